@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a file that is built in memory and then written whole or not at all, and what is said where that fails.
+ * Owns: a file that is built in memory and then written whole or not at all, and the error if that fails.
  * Does not: write (trace/io/output.h).
  */
 #ifndef FLW_TOOL_DRAFT_H
@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 struct flw_draft {
-    const char *prefix; /* of what is said, as "audit: " */
+    const char *prefix; /* of errors, as "audit: " */
     FILE *file;         /* print here */
     char *text;
     size_t length;
@@ -19,14 +19,14 @@ struct flw_draft {
 
 void flw_draft_begin(struct flw_draft *draft, const char *prefix);
 
-/* False: said, and no text. `is_good`: all of it was printed. `path` NULL: the text alone is wanted, and
- * is the caller's to free. */
+/* Write the draft to the path and free it; with a NULL path the text stays for the caller to free. `is_good`: printing
+ * succeeded. Returns false after an error, without a text. */
 bool flw_draft_end(struct flw_draft *draft, bool is_good, const char *path);
 
-/* What was printed so far, without an end. False: said. */
+/* Write the text so far. Returns false after an error. */
 bool flw_draft_write(struct flw_draft *draft, const char *path);
 
-/* In place of the end, or of free after it: no text. Nothing where none was begun. */
+/* Free a draft at any time; a zero-filled one too. */
 void flw_draft_abandon(struct flw_draft *draft);
 
 #endif

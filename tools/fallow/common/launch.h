@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a command run under the preload library: where the library is, the environment, the child,
- * the signals in between, how it ended.
- * Does not: know modes, or say what came of it; whoever launches does.
+ * Owns: running a command under the preload library: finding the library, the environment, the child, passing signals
+ * on, the outcome.
+ * Does not: know modes, or print the outcome.
  */
 #ifndef FLW_TOOL_LAUNCH_H
 #define FLW_TOOL_LAUNCH_H
@@ -13,70 +13,70 @@
 
 #include "preload/runpage.h"
 
-#define FLW_LAUNCH_NOT_FOUND  127 /* exit codes of a command that was not started, as of a shell */
+#define FLW_LAUNCH_NOT_FOUND  127 /* exit codes of a command that was not started, a shell's */
 #define FLW_LAUNCH_NOT_RUN    126
-#define FLW_SETTINGS_BYTES    (128 * 1024) /* what the system takes */
+#define FLW_SETTINGS_BYTES    (128 * 1024) /* the system's limit */
 #define FLW_LAUNCH_PATH_BYTES PATH_MAX
 
-/* The text of FALLOW: key:value, more of them after commas; a backslash takes the next character. */
+/* The text of FALLOW: KEY:VALUE,KEY:VALUE...; a backslash quotes the next character. */
 struct flw_settings_text {
     char text[FLW_SETTINGS_BYTES];
 };
 
-/* What the caller's environment says. False: too long; the line has been written. */
+/* Copy FALLOW from the environment. Returns false after an error if the text is too long. */
 bool flw_settings_inherit(struct flw_settings_text *settings);
 
-/* The key takes the place of an earlier one; a NULL value changes nothing. False, and a line that names key and value: there is no
- * value, or no room. */
+/* Set a key, in place of an earlier value; NULL changes nothing. Returns false after an error if the value is empty or
+ * too long. */
 bool flw_settings_put(struct flw_settings_text *settings, const char *key, const char *value);
 
-/* Whether the preload library takes it all. False: a line says what is wrong. */
+/* True if the preload library accepts all settings; otherwise an error has been printed. */
 bool flw_settings_check(const struct flw_settings_text *settings);
 
-/* For FLW_OPTION_TAKE, of a struct flw_settings_text: "KEY:VALUE". */
+/* A `take` of options for a struct flw_settings_text: "KEY:VALUE". */
 bool flw_settings_take(void *member, const char *text);
 
-/* flw_settings_put for a file, whose path is made absolute, since the command may go elsewhere. "-" stays. */
+/* Set a key to a path, made absolute because the command may change its folder. "-" stays. */
 bool flw_settings_put_file(struct flw_settings_text *settings, const char *key, const char *path);
 
 struct flw_launch {
     const char *subcommand; /* for messages */
     char *const *command;   /* ends with NULL */
-    const char *library;    /* NULL: beside this program, or where its libraries are installed */
+    const char *library;    /* NULL: beside this program, or in the installed folder of libraries */
     const struct flw_settings_text *settings;
     int input, output; /* descriptors of the command; 0: those of this program */
-    bool replaces;     /* this program becomes the command: nothing is known afterwards */
+    bool replaces;     /* this program becomes the command, so there is no outcome */
 };
 
 struct flw_launch_outcome {
-    int exit_code; /* where signal is 0 */
-    int signal;    /* that ended it */
+    int exit_code; /* if signal is 0 */
+    int signal;    /* the signal that ended the command, or 0 */
     int pid;
     char library[FLW_LAUNCH_PATH_BYTES];
-    const struct flw_runpage *page; /* processes may still write; NULL: the system has none */
+    const struct flw_runpage
+        *page; /* processes may still write to the page; NULL: not supported here */
 };
 
-/* 0: it ran, and outcome says how it ended. Else a line has been written and the result is the exit
- * code: FLW_EXIT_USAGE (the library would refuse the settings), FLW_EXIT_FAILED, FLW_LAUNCH_NOT_FOUND,
- * FLW_LAUNCH_NOT_RUN. Signals that come meanwhile go to
- * the command, but for those of a terminal, which it gets itself. */
+/* Run the command and wait for its end. Returns 0 and the outcome; or, after an error, an exit code: FLW_EXIT_USAGE (the
+ * library would refuse the settings), FLW_EXIT_FAILED, FLW_LAUNCH_NOT_FOUND, FLW_LAUNCH_NOT_RUN. Passes signals on to
+ * the command, except a terminal's, which the command receives itself. */
 int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outcome);
 
-/* The places of the page that are taken, and whether exec has replaced the image that took one. */
+/* Return the number of taken places of the page. */
 size_t flw_launch_place_count(const struct flw_runpage *page);
+/* True if exec has replaced the image that took the place. */
 bool flw_launch_is_replaced(const struct flw_runpage *page, size_t number);
 
-/* Ends as the command did: returns its exit code, or dies of its signal (without a second core). */
+/* Return the command's exit code, or end this program by the command's signal, without a second core. */
 int flw_launch_end_as(const struct flw_launch_outcome *outcome);
 
-/* Was a hook reached, or may one have been by a process that could not say any more? */
+/* True if a hook was called, or may have been called by a process that ended too early to record the call. */
 bool flw_launch_is_reached(const struct flw_launch_outcome *outcome);
 
 /* True if some process of the command has the flag. */
 bool flw_launch_has(const struct flw_launch_outcome *outcome, enum flw_runpage_flag flag);
 
-/* Why no hook was reached: one line, after "fallow SUBCOMMAND: ". False: one was, or it has been said.
- */
+/* Print the reason why no hook was called. Returns false if one was, or if the reason is in the log already. */
 bool flw_launch_explain(const struct flw_launch *launch, const struct flw_launch_outcome *outcome);
 
 #endif

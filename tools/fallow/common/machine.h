@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the machine that a measurement runs on: what it is, the processor a thread is bound to, and
- * what disturbs it; the cheapest clock for single operations, which does not agree between sockets; the
- * median of measurements.
+ * Owns: facts of the machine of a measurement, binding a thread to a processor, preemptions; the cheapest clock for
+ * single operations, which is valid within one thread; the median.
  */
 #ifndef FLW_TOOL_MACHINE_H
 #define FLW_TOOL_MACHINE_H
@@ -21,9 +20,9 @@
 void flw_machine_cpu_name(char *name, size_t bytes);
 const char *flw_machine_compiler(void);
 size_t flw_machine_cpu_count(void);
-/* Bind the calling thread to the n-th CPU it may use, counting round; false if refused. */
+/* Bind the calling thread to allowed CPU n modulo their number. Returns false if refused. */
 bool flw_machine_pin(size_t n);
-/* How often the calling thread lost its processor to another. */
+/* Return the number of times that the calling thread was preempted. */
 uint64_t flw_machine_switches(void);
 
 /* ---- single operations ---- */
@@ -47,7 +46,7 @@ static inline struct flw_tick_rate flw_ticks_start(void)
     return rate;
 }
 
-/* ns a tick, over the time since the start. */
+/* Return the ns of a tick since the start. */
 static inline double flw_ticks_ns(const struct flw_tick_rate *rate)
 {
     uint64_t ticks = flw_ticks() - rate->first_ticks;
@@ -55,7 +54,7 @@ static inline double flw_ticks_ns(const struct flw_tick_rate *rate)
     return ticks == 0 ? 1.0 : (double)ns / (double)ticks;
 }
 
-/* What reading the clock twice costs by itself: the smallest of a few tries. */
+/* Return the least ticks between two readings of the clock. */
 static inline uint64_t flw_ticks_overhead(void)
 {
     uint64_t least = UINT64_MAX;
@@ -75,7 +74,7 @@ static inline int flw_median_compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Middle of `count` values, 0 of none; sorts them. */
+/* Sort the values and return their median; 0 of none. */
 static inline double flw_median(double *values, size_t count)
 {
     if (count == 0) {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a trace decoded for replay: one compact op per thing that a policy has to do, in order,
- * with how far the clock moves before it. Blocks keep the trace's dense numbers, so a replay looks
- * nothing up by address. Does not: read files, or know any policy.
+ * Owns: a trace decoded for replay: one compact op for each action of a policy, in order, with the advance of the clock
+ * before the op; and the lane of each block. Blocks keep the trace's dense numbers, so a replay needs no lookup by
+ * address.
+ * Does not: read files, or know any policy.
  *
- * The blocks that were alive before the first event come first, in address order, as ordinary
- * allocations with no clock between them.
+ * The first ops allocate the blocks that were live before the first event, in address order, without advance.
  *
- * Which private pool each block came from is known: memory of captured graphs, which is given to nothing else (when a
- * capture began or ended is not known: PyTorch's snapshots lack it). A *lane* is what memory never crosses: a stream in
- * the common pool, or a stream in a private one. The first lanes are the streams.
+ * A *lane* is a stream of the common pool, or a stream of a private pool, which holds the memory of captured graphs. No
+ * memory passes from lane to lane. The first lanes are the streams. (Begin and end of a capture are unknown: PyTorch's
+ * snapshots lack them.)
  */
 #ifndef FLW_TOOL_PROGRAM_H
 #define FLW_TOOL_PROGRAM_H
@@ -23,24 +23,24 @@ struct flw_trace;
 struct flw_lane {
     uint32_t pool;
     uint16_t stream;
-    uint64_t alloc_count; /* blocks of more than no bytes, those of the start included */
+    uint64_t alloc_count; /* blocks above 0 bytes, with those of the start */
 };
 
 struct flw_lanes {
     size_t stream_count;
-    struct flw_lane *list; /* the private ones */
+    struct flw_lane *list; /* of private pools */
     size_t count, capacity;
     size_t pool_count;     /* distinct private pools */
-    uint16_t *block_lanes; /* by block; NULL: no private pools */
+    uint16_t *block_lanes; /* by block; NULL: there are no private pools */
 };
 
-/* Of a block that was allocated on `stream`. */
+/* Return the lane of a block that was allocated on `stream`. */
 static inline uint16_t flw_lanes_get(const struct flw_lanes *lanes, uint32_t block, uint16_t stream)
 {
     return lanes->block_lanes == NULL ? stream : lanes->block_lanes[block];
 }
 
-/* Of a pool's memory on a stream, as the trace's blocks and segments have it. */
+/* Return the lane of a pool on a stream; UINT16_MAX: no block or segment of the trace is there. */
 uint16_t flw_lanes_find(const struct flw_lanes *lanes, uint32_t pool, uint16_t stream);
 
 static inline uint16_t flw_lanes_stream(const struct flw_lanes *lanes, uint16_t lane)
@@ -53,19 +53,19 @@ enum flw_op_kind {
     FLW_OP_FREE,
     FLW_OP_FREE_ELSEWHERE, /* a free on another stream than the block was allocated on */
     FLW_OP_USE,            /* `stream` uses the block */
-    FLW_OP_SEGMENT, /* the recorded allocator took a segment: size_bytes, address in `position` */
-    FLW_OP_SEGMENT_FREE, /* the recorded allocator gave memory back, or was asked to */
-    FLW_OP_FREE_DONE,    /* the block's free is complete, where that is not at once */
-    FLW_OP_SYNC, /* the recorded host waited for `stream`, or for all (FLW_OP_EVERY_STREAM) */
-    FLW_OP_PASS  /* the end: nothing but clock */
+    FLW_OP_SEGMENT,        /* the recorded allocator allocated a segment */
+    FLW_OP_SEGMENT_FREE,   /* the recorded allocator released memory, or was told to */
+    FLW_OP_FREE_DONE,      /* a free is complete, if not at once */
+    FLW_OP_SYNC,           /* the recorded host waited for `stream` or FLW_OP_EVERY_STREAM */
+    FLW_OP_PASS            /* the end: only advance */
 };
 
 #define FLW_OP_EVERY_STREAM UINT16_MAX
 
 /* 32 bytes. */
 struct flw_op {
-    uint64_t size_bytes;    /* ALLOC, FREE, USE: the block's; SEGMENT: the segment's */
-    uint64_t advance_units; /* the clock moves this much before the op */
+    uint64_t size_bytes;    /* of the block or the segment */
+    uint64_t advance_units; /* of the clock before the op */
     uint64_t address;       /* as recorded; 0 = unknown */
     uint32_t block;
     uint16_t stream;
@@ -89,21 +89,20 @@ struct flw_life {
 struct flw_program {
     struct flw_op *ops;
     size_t op_count;
-    uint64_t *op_bits;    /* a bit an event of the trace: an op of its own, not only clock */
+    uint64_t *op_bits;    /* a bit for each event: the event has an op */
     size_t initial_count; /* ops before the first event of the trace */
     size_t block_count;
     size_t stream_count;     /* at least 1 */
-    size_t event_count;      /* of the trace, what each policy is charged with */
+    size_t event_count;      /* of the trace */
     uint64_t alloc_count;    /* ALLOC ops after the initial ones */
-    uint64_t zero_count;     /* requests of size 0, left out: no policy allocates anything for
-                                them */
-    uint64_t max_live_bytes; /* what the bound policy says: live until FREE */
-    struct flw_lanes lanes;  /* what private pools there are */
+    uint64_t zero_count;     /* allocations of 0 bytes, which have no op */
+    uint64_t max_live_bytes; /* blocks are live until FREE; the result of the policy "bound" */
+    struct flw_lanes lanes;  /* of the private pools */
     uint64_t *use_masks;     /* of each block: a bit for each stream of its USE ops; NULL: no USE */
     bool crosses_streams;    /* uses or frees on other streams than the allocating one */
 };
 
-/* The n-th event of which this is true is op initial_count + n. */
+/* True if the event has an op. The n-th such event is op initial_count + n. */
 static inline bool flw_program_has_op(const struct flw_program *program, size_t event)
 {
     return (program->op_bits[event / 64] >> event % 64 & 1) != 0;
@@ -116,8 +115,8 @@ static inline uint64_t flw_program_users(const struct flw_program *program, uint
     return program->use_masks == NULL ? 0 : program->use_masks[block] & ~(1ull << (stream % 64));
 }
 
-/* `by_time`: the clock moves by the trace's own time, in ns; else one unit an event. NULL: it
- * has more private pools and streams than can be told apart. */
+/* Decode a trace. The clock has the trace's time in ns if `by_time`, else one unit for each event. Returns NULL if there
+ * are too many lanes. */
 struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_time);
 
 void flw_program_destroy(struct flw_program *program);

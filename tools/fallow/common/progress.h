@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the line on standard error that says how far the command is, for whoever waits at a terminal: from
- * the first second on, five times a second at most, gone when the work is done or a message comes.
- * Does not: know the work, or use another thread; what works calls it now and then.
+ * Owns: the line of progress on a terminal's standard error: after the first second, at most five times a second, cleared
+ * when the work ends or before a message.
+ * Does not: use another thread; the working code calls it now and then.
  */
 #ifndef FLW_TOOL_PROGRESS_H
 #define FLW_TOOL_PROGRESS_H
@@ -12,20 +12,20 @@
 
 #define FLW_PROGRESS_UNKNOWN (-1.0) /* a share */
 
-/* The command's time begins. Where standard error is no terminal nothing is shown from here on, and that
- * costs nothing. Reading, making and writing traces are shown too. */
+/* Begin the command's time, and show the progress of reading, making and writing traces too. Without a terminal nothing
+ * is shown, at no cost. */
 void flw_progress_begin(void);
 
 bool flw_progress_is_on(void);
 
-/* The files that are read from here on are `place` (from 1) of `count`. */
+/* From now on files are number `place` (from 1) of `count`. */
 void flw_progress_place(size_t place, size_t count);
 
-/* "VERB NAME (2 of 5): DETAIL, 34 %". The verb is a constant; another one is shown at once. Name and detail may
- * be NULL. */
+/* Show "VERB NAME (2 of 5): DETAIL, 34 %". A new verb, which is a constant, is shown at once. Name and detail may be
+ * NULL. */
 void flw_progress_show(const char *verb, const char *name, const char *detail, double share);
 
-/* The line goes, until the next one; before anything else is written to the terminal. */
+/* Clear the line, before other output to the terminal. */
 void flw_progress_hide(void);
 
 #endif

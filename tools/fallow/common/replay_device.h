@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the device that a replay runs on, simulated or a GPU: its driver table, one stream per
- * stream of the trace, the work put on them, and on the simulated device a fresh world per policy,
- * its clock and its ledger. Does not: decide what is allocated. One device at a time: a simulated
- * world is the process's.
+ * Owns: the device of a replay, simulated or a GPU: the driver table, a stream for each stream of the trace, their work;
+ * on the simulated device a fresh world for each policy, its clock and ledger. One device at a time, because a process
+ * has one simulated world.
+ * Does not: decide what is allocated.
  */
 #ifndef FLW_TOOL_DEVICE_H
 #define FLW_TOOL_DEVICE_H
@@ -19,7 +19,7 @@
 
 #define FLW_DEVICE_SIM (-1)
 
-/* What a world is made with. */
+/* Settings of a world. */
 struct flw_device_world {
     uint64_t device_bytes; /* simulated device only */
     uint64_t lag_units;    /* 0: no device work */
@@ -49,10 +49,10 @@ struct flw_device {
     CUstream *streams;
     CUevent *order_events; /* a stream, where streams are crossed */
     size_t stream_count;
-    /* What flw_device_order did: the program's own calls, never the policy's. */
-    uint64_t order_call_ns; /* what one costs by the latency profile */
+    /* Effects of flw_device_order, which are calls of the program, not of the policy. */
+    uint64_t order_call_ns; /* cost of a call by the latency profile */
     _Atomic uint64_t order_count, order_wait_units;
-    flw_sim_ledger first; /* when setting up was done */
+    flw_sim_ledger first; /* after setting up */
     uint64_t first_calls[FLW_DEVICE_CALL_KINDS];
     uint64_t device_bytes;
     char name[96];
@@ -65,66 +65,63 @@ struct flw_device {
     flw_sim_violation_function violation;
 };
 
-/* What the device itself knows at the end of a policy's run; simulated device only. */
+/* Counts of the simulated device at the end of a policy's run. */
 struct flw_device_account {
     uint64_t peak_reserved_bytes;
     uint64_t reserved_bytes;
-    uint64_t given_bytes, returned_bytes; /* in all */
+    uint64_t given_bytes, returned_bytes; /* in total */
     uint64_t driver_call_count;           /* without queries (fallow_stats.question_count) */
     uint64_t
-        frame_call_count; /* of these, what only frames others: contexts, capture modes, questions
-                                  for captures */
+        frame_call_count; /* of these, calls around others: contexts, capture modes, queries of captures */
     uint64_t modelled_ns;
     uint64_t event_count;
     uint64_t query_count;       /* of events and streams */
-    uint64_t stream_wait_count; /* streams that were told to wait for another ... */
-    uint64_t stream_wait_units; /* ... and how much later their work is done for it */
-    uint64_t host_wait_count; /* calls in which the host stopped until work was done, whatever their
-                                   name: a free of cuMemAlloc's memory is one too */
+    uint64_t stream_wait_count; /* waits of a stream for another ... */
+    uint64_t stream_wait_units; /* ... and the delay of their work */
+    uint64_t
+        host_wait_count; /* calls in which the host waited for work, such as a free of cuMemAlloc's memory */
     uint64_t host_wait_units;
-    uint64_t sync_call_count; /* of events, streams and contexts, also where all was done */
+    uint64_t sync_call_count; /* of events, streams and contexts, also without a wait */
     uint64_t violation_count;
 };
 
-/* False: message is one line (FLW_DRIVER_MESSAGE_BYTES). */
+/* Open a device. Returns false with a message of one line (FLW_DRIVER_MESSAGE_BYTES). */
 bool flw_device_open(struct flw_device *device, int ordinal, char *message);
 void flw_device_close(struct flw_device *device);
 
-/* A fresh world (simulated) or streams (GPU). The context is current in the calling thread. */
+/* Begin a fresh world (simulated) or make streams (GPU). The context becomes current in the calling thread. */
 bool flw_device_begin(struct flw_device *device, const struct flw_device_world *world,
                       char *message);
 void flw_device_end(struct flw_device *device);
 
-/* The host's waits count from here on: a policy that tries the device out as it is made waits for that,
- * and not for a request. */
+/* Count the host's waits from now on: waits of a policy that tries the device at its start are not for a request. */
 void flw_device_start_waits(struct flw_device *device);
 
 /* Make the context current in another thread. */
 bool flw_device_enter(const struct flw_device *device);
 
-/* One operation in the stream's queue that writes or reads the block: all of it (simulated), a
- * small part (GPU, always a write). */
+/* Enqueue an operation that writes or reads the block: all of it (simulated), or a small part (GPU, always a write). */
 bool flw_device_put_work(const struct flw_device *device, uint16_t stream, uint64_t address,
                          uint64_t size_bytes, bool is_write);
 
-/* What a program does before it uses a block on another stream: `after` waits for all that `before`
- * has been given. One thread a stream `after`. */
+/* Let the stream `after` wait for all work of `before`, as a program does before it uses a block on another stream. One
+ * thread at a time for each stream `after`. */
 bool flw_device_order(struct flw_device *device, uint16_t before, uint16_t after);
 
-/* What a cuMemAlloc of `bytes` takes of the simulated device, and a block of its stream-ordered
- * pool; 0 on a GPU, whose driver does not say. */
+/* Return the memory of a cuMemAlloc of `bytes` on the simulated device, and of a block of its stream-ordered pool; 0 on a
+ * GPU, where they are unknown. */
 uint64_t flw_device_allocation_bytes(const struct flw_device *device, uint64_t bytes);
 uint64_t flw_device_pool_block_bytes(const struct flw_device *device, uint64_t bytes);
 
 /* Wait until nothing is pending. */
 bool flw_device_finish_work(const struct flw_device *device);
 
-/* What was called since the account is the program's own asking, and no policy's. */
+/* Leave out the calls since the account, which the program made and not the policy. */
 void flw_device_leave_out(struct flw_device *device, const struct flw_device_account *since);
 
 void flw_device_get_account(const struct flw_device *device, struct flw_device_account *out);
 
-/* Room for one line: "cuMemAlloc_v2 failed with CUDA_ERROR_...: advice". */
+/* Write "CALL failed with CUDA_ERROR_... on NAME". */
 void flw_device_say(const struct flw_device *device, const char *call, CUresult result,
                     char *message);
 

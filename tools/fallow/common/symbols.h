@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the names of functions in an ELF file, by their address in it; where it has debugging information, or a file
- * that libdw finds for it has, the lines too, and what is inlined there.
- * C++'s names are told as people write them where libstdc++ is installed.
+ * Owns: the functions of ELF files by address; with debugging information, also in a file that libdw finds, lines and
+ * inlined functions. C++ names are demangled if libstdc++ is installed.
  */
 #ifndef FLW_TOOL_SYMBOLS_H
 #define FLW_TOOL_SYMBOLS_H
@@ -13,11 +12,12 @@
 
 struct flw_symbols;
 
-/* NULL: the file cannot be read, is no ELF file of this machine, or has no functions. */
+/* Open a file. Returns NULL if it cannot be read, is no ELF file of this machine, or has no functions. */
 struct flw_symbols *flw_symbols_open(const char *path);
 void flw_symbols_close(struct flw_symbols *symbols);
 
-/* The function with that address inside, as the file has its name, and how far inside; NULL: none. Stays until close. */
+/* Return the name in the file of the function that contains the address, valid until close, and the offset in it; or
+ * NULL. */
 const char *flw_symbols_find(const struct flw_symbols *symbols, uint64_t address,
                              uint64_t *out_offset);
 
@@ -26,9 +26,8 @@ struct flw_symbol_place {
     unsigned line;               /* 0: not known */
 };
 
-/* The function around the instruction `offset` bytes behind where the file is loaded, and before it what is inlined into
- * it there, the innermost first. How many they are, at most `most`; 0: none is known. What they point at stays until
- * close. */
+/* Find the functions inlined at the instruction `offset` bytes after the start of the loaded file, innermost first, then
+ * the function that contains it. Returns their number, at most `most`; 0: unknown. Texts are valid until close. */
 size_t flw_symbols_places(struct flw_symbols *symbols, uint64_t offset,
                           struct flw_symbol_place *out, size_t most);
 

@@ -1,29 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the host memory of the `fallow` command: jemalloc by its own names, so that nothing depends
- * on which library answers `malloc`; plain malloc where the build found no jemalloc. Does not:
- * touch device memory; the allocator library keeps its own tables.
+ * Owns: the host memory of the `fallow` command: jemalloc by its own names, whichever library defines `malloc`; malloc
+ * if the build found no jemalloc.
  */
 #ifndef FLW_TOOL_HOST_H
 #define FLW_TOOL_HOST_H
 
 #include <stddef.h>
 
-/* Zero-filled. Never NULL: where the system refuses, or `count * bytes` does not fit a size_t, the
- * command says so and ends with exit code 1. Nothing is lost by that: files are written whole, at
- * the end (draft.h). 0 gives a byte. */
+/* Return zero-filled memory, at least a byte; never NULL: if memory runs out, the command prints an error and ends with
+ * exit code 1. No file is damaged: files are written whole, at the end (draft.h). */
 void *flw_host_alloc(size_t count, size_t bytes);
 
-/* Room for `count` elements of `bytes`: the same memory where it has that, else at least twice as
- * much, with what was there, and zeroes behind it. `memory` may be NULL with a capacity of 0. */
+/* Return memory for at least `count` elements of `bytes`: the same memory, or a copy of at least twice the capacity,
+ * zero-filled after the old content. `memory` may be NULL with a capacity of 0. */
 void *flw_host_grow(void *memory, size_t *capacity, size_t count, size_t bytes);
 
-#define FLW_HOST_LINE_BYTES 128 /* two lines of the cache: the adjacent one is prefetched */
+#define FLW_HOST_LINE_BYTES 128 /* two cache lines, because the adjacent line is prefetched */
 
-/* The same on lines of its own. */
+/* The same as flw_host_alloc on cache lines of its own. */
 void *flw_host_lines(size_t count, size_t bytes);
 
-/* Says that the host refused so much, and ends the command. */
+/* Print that the host has no memory for so much, and end the command. */
 _Noreturn void flw_host_refuse(size_t count, size_t bytes);
 
 /* NULL is allowed. */
