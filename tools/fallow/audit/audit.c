@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the command line of `fallow audit`: the run, the folder that its processes leave their pages
- * in, and which report is written where.
- * Does not: watch anything; libfallow-preload.so does, as FALLOW tells it.
+ * Owns: the command line of `fallow audit`: the run, the folder of the pages of its processes, and writing the report.
+ * Does not: observe the program (libfallow-preload.so).
  */
 #include <errno.h>
 #include <getopt.h>
@@ -132,7 +131,7 @@ static void remove_page(void *context, const char *path)
 
 /* ---- the report */
 
-/* At once: the command's signal may be the end of this program too. */
+/* Flush at once, because the command's signal may end this program too. */
 static bool write_to_terminal(const struct order *order, struct flw_findings *findings)
 {
     FILE *out = flw_terminal_open(false);
@@ -153,7 +152,7 @@ static bool write_report(const struct order *order, struct flw_findings *finding
     return flw_draft_end(&draft, true, order->output);
 }
 
-/* The site on trial was nowhere met: a line that names those that were. */
+/* Complain that the site of the trial was not reached, with a list of the sites that were. */
 static void list_sites(const struct flw_findings *findings, uint64_t wanted)
 {
     char known[16 * (SITE_DIGITS + 2) + 8] = "none";
@@ -228,7 +227,7 @@ static int carry_out(struct order *order, char **command)
     flw_findings_visit(folder, PAGE_NAME, remove_page, NULL);
     (void)rmdir(folder);
     if (code == 0 && (is_told || outcome.exit_code != 0 || outcome.signal != 0)) {
-        return flw_launch_end_as(&outcome); /* may be the end */
+        return flw_launch_end_as(&outcome); /* may not return */
     }
     return code == 0 ? FLW_EXIT_FAILED : code;
 }

@@ -109,15 +109,13 @@ const char *flw_findings_function(struct flw_findings *findings,
     if (symbols == NULL) {
         return NULL;
     }
-    /* A call may be the last instruction of its function; the byte before the return address is its
-     * own. */
+    /* A call may be the last instruction of its function, so find the byte before the return address. */
     const char *name = flw_symbols_find(symbols, frame->offset - 1, out_offset);
     ++*out_offset;
     return name;
 }
 
-/* The runtime's own frames say nothing of who wanted the fill: libcudart, or what it leaves in a
- * program that it was linked into. */
+/* True for frames of the CUDA runtime, as a library or linked into the program: they did not request the fill. */
 static bool is_runtime(struct flw_findings *findings, const struct flw_audit_frame *frame)
 {
     static const char *const modules[] = {"libcudart", "libcuda.", NULL};
@@ -138,7 +136,7 @@ static int compare_sites(const void *a, const void *b)
     return order != 0 ? order : (x->site.id > y->site.id) - (x->site.id < y->site.id);
 }
 
-/* The time is the bytes by a bandwidth, so the order is theirs. */
+/* Sort by bytes, because the estimated time is proportional to them. */
 void flw_findings_sort(struct flw_findings *findings)
 {
     if (findings->site_count > 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what an audit found, over all processes of a command: pages put together, sites in the order
- * of their estimated time, functions' names, and the two reports of it.
- * Does not: run the command; write a file.
+ * Owns: the findings of an audit over all processes of a command: merged pages, sites sorted by estimated time, names of
+ * functions, and the reports as text and JSON.
+ * Does not: run the command or write files.
  */
 #ifndef FLW_TOOL_FINDINGS_H
 #define FLW_TOOL_FINDINGS_H
@@ -16,40 +16,40 @@
 #include "preload/audit/auditpage.h"
 
 struct flw_finding {
-    struct flw_audit_site site; /* its frames' modules are the findings' */
-    uint32_t where;             /* the first frame that is not the CUDA runtime's own */
+    struct flw_audit_site site; /* modules of frames are indices of findings->modules */
+    uint32_t where;             /* the first frame outside the CUDA runtime */
 };
 
 struct flw_findings {
     struct flw_audit_counts counts;
     size_t process_count;
-    size_t unreadable_count; /* files that were no whole page */
+    size_t unreadable_count; /* files without a whole page */
     struct flw_finding *sites;
     size_t site_count, site_room;
     struct flw_modules modules;
 };
 
-/* How it is told. */
+/* Facts of the run, for the report. */
 struct flw_findings_view {
     double bandwidth_gbs;
     uint64_t trial_id; /* 0: none */
     unsigned poison;
-    int exit_code, signal; /* of the command; signal 0: it ended by itself */
+    int exit_code, signal; /* of the command; signal 0: it exited */
 };
 
 /* Visit the path of each file in the folder whose name begins with the prefix. */
 void flw_findings_visit(const char *folder, const char *prefix,
                         void (*visit)(void *context, const char *path), void *context);
 
-/* Reads every page whose path begins with the prefix. */
+/* Add every page of the folder whose name begins with the prefix. */
 void flw_findings_read(struct flw_findings *findings, const char *folder, const char *name);
 void flw_findings_add(struct flw_findings *findings, const struct flw_auditpage *page);
 void flw_findings_sort(struct flw_findings *findings);
-/* NULL: there is none with that id. */
+/* Return the site of that id, or NULL. */
 struct flw_finding *flw_findings_site(const struct flw_findings *findings, uint64_t id);
 void flw_findings_finish(struct flw_findings *findings);
 
-/* "libx.so+0x1f2", and the function's name where the file says it. */
+/* Return the name of a frame's module, and of its function or NULL. */
 const char *flw_findings_module(const struct flw_findings *findings,
                                 const struct flw_audit_frame *frame);
 const char *flw_findings_function(struct flw_findings *findings,

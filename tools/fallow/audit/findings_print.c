@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the words of an audit's report. It names candidates, and what the audit could not see; it
- * never says that a fill can go.
+ * Owns: the words of an audit's report, which lists candidates and the limits of the audit, and never claims that a fill
+ * is unneeded.
  */
 #include "audit/findings.h"
 
@@ -13,7 +13,7 @@
 
 #define FRAMES_SHOWN 4
 
-/* A GB/s is a byte a nanosecond. */
+/* 1 GB/s is a byte per nanosecond. */
 static double time_ns(uint64_t bytes, const struct flw_findings_view *view)
 {
     return (double)bytes / view->bandwidth_gbs;
@@ -28,7 +28,7 @@ static uint64_t total_bytes(const struct flw_findings *findings)
     return bytes;
 }
 
-/* The next line of a script, or NULL. */
+/* Return the next line of a script, or NULL. */
 static const char *next_line(const char **script, int *out_length)
 {
     const char *line = *script;
@@ -209,7 +209,7 @@ static void print_json_frame(struct flw_json_writer *out, struct flw_findings *f
     flw_json_end(out, '}');
 }
 
-/* A site's number, as the tables show it and --trial takes it. */
+/* Print the number of a site as in tables and for --trial. */
 static void print_json_id(struct flw_json_writer *out, const char *key, uint64_t id)
 {
     char text[17];

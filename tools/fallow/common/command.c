@@ -21,7 +21,7 @@ void flw_make_plain(char *text)
     for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
         if (*c < ' ' || *c == 0x7f) {
             *c = '?';
-        } else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) { /* of eight bits, as UTF-8 */
+        } else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) { /* a control character of 8 bits */
             c[0] = c[1] = '?';
         }
     }
@@ -35,7 +35,7 @@ static void complain(const char *format, va_list arguments)
         flw_before_complaint();
     }
     if (is_made) {
-        flw_make_plain(text); /* it may have what a caller or a file gave */
+        flw_make_plain(text); /* arguments and files may contain any bytes */
     }
     fprintf(stderr, "fallow: %s\n", is_made ? text : "out of host memory");
     free(text);
@@ -94,7 +94,7 @@ const char *flw_input_place(const char *path)
     return strcmp(path, "-") == 0 ? "/dev/stdin" : path;
 }
 
-/* The file, or where it is not there yet its folder, and its name in it. */
+/* Find a file; if it does not exist yet, its folder, and its name in there. */
 static bool find_place(const char *path, struct stat *about, const char **out_name)
 {
     char folder[PATH_MAX];
@@ -122,18 +122,18 @@ bool flw_is_same_file(const char *a, const char *b)
            strcmp(name_a, name_b) == 0;
 }
 
-#define GUESS_LETTERS 48 /* a longer word is no slip */
+#define GUESS_LETTERS 48 /* longer words are not compared */
 
 static bool is_same_letter(char a, char b)
 {
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Letters put in, left out, changed or swapped with the next to make `name` of the word. */
+/* Return the number of letters to insert, delete, change or swap with the next one to turn the word into the name. */
 static size_t slip_distance(const char *word, size_t word_length, const char *name,
                             size_t name_length)
 {
-    /* Three rows of the table of distances between beginnings: the one before the last, the last, this. */
+    /* The last three rows of the table of distances between beginnings. */
     size_t rows[3][GUESS_LETTERS + 1];
     for (size_t j = 0; j <= name_length; j++) {
         rows[0][j] = j;

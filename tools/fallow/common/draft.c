@@ -10,7 +10,7 @@
 #include "common/command.h"
 #include "common/tool_host.h"
 
-/* Write the text to the path. Whether it succeeds or not, the caller may go on printing. */
+/* Write the text to the path, if any; the draft stays open. Returns false after an error. */
 static bool write_text(struct flw_draft *draft, bool is_good, const char *path)
 {
     char message[FLW_TRACE_MESSAGE_BYTES] = "out of host memory";

@@ -47,7 +47,7 @@ static bool ends_with(const char *text, const char *end)
     return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
 }
 
-/* Profiles cut the folder off of what Python can import, so nothing but its name says that a file is Python's own. */
+/* True for files of Python's own modules, by name, because profiles omit the folder of modules. */
 static bool is_standard_module(const char *file)
 {
     static const char *const names[] = {"abc.py",       "asyncio/",     "collections/",
@@ -83,7 +83,7 @@ static enum place place_of(const char *file)
     return has_any(file, frameworks) || has_any(file, standard) ? PLACE_FRAMEWORK : PLACE_PROGRAM;
 }
 
-/* The identifier that ends at `end`; how long it is. */
+/* Find the identifier that ends at `end`. Returns its bytes. */
 static size_t word_before(const char *text, const char *end, const char **out_begin)
 {
     const char *begin = end;
@@ -94,7 +94,8 @@ static size_t word_before(const char *text, const char *end, const char **out_be
     return (size_t)(end - begin);
 }
 
-/* torch::autograd::generated::MmBackward0::apply(...); of profiles "autograd::engine::evaluate_function: MmBackward0" */
+/* Recognise torch::autograd::generated::MmBackward0::apply(...), and in profiles "autograd::engine::evaluate_function:
+ * MmBackward0". */
 static bool is_node(const char *function, char *out, size_t room)
 {
     static const char prefix[] = "autograd::engine::evaluate_function: ";
@@ -111,7 +112,7 @@ static bool is_node(const char *function, char *out, size_t room)
     return bytes > 0;
 }
 
-/* at::_ops::bmm::call(...); of profiles "aten::bmm" */
+/* Recognise at::_ops::bmm::call(...), and in profiles "aten::bmm". */
 static bool is_operator(const char *function, char *out, size_t room)
 {
     static const char prefix[] = "at::_ops::", short_prefix[] = "aten::";
@@ -134,7 +135,7 @@ const char *flw_frame_base_name(const char *file)
     return base;
 }
 
-/* A function of the program, by its name and where it is: its source's file, or "module+0x1234". */
+/* True for a function of the program, by name and by file, which is a source file or "module+0x1234". */
 static bool is_native_program(const char *function, const char *file)
 {
     static const char *const roots[] = {"/usr/",    "/lib/",    "/lib64/",  ".",         "Python/",
@@ -208,7 +209,7 @@ const char *flw_frame_local_name(const char *function)
 void flw_frame_say_place(const char *function, const char *file, uint32_t line, char *out,
                          size_t room)
 {
-    bool is_module = line == 0 && strstr(file, "+0x") != NULL; /* and a place in it */
+    bool is_module = line == 0 && strstr(file, "+0x") != NULL; /* with an offset */
     if (!is_module) {
         snprintf(out, room, "%s (%s:%u)", function, file, line);
     } else {

@@ -31,7 +31,7 @@
 
 /* ---- the library */
 
-/* Resolve the library's path. False: it is appended to `looked`, the list in the error. */
+/* Resolve the library's path. Returns false if there is no file, and appends the path to `looked`, for the error. */
 static bool try_library(const char *path, char *out, char *looked)
 {
     if (realpath(path, out) != NULL) {
@@ -69,7 +69,7 @@ static bool find_library(const char *given, char *out)
 
 /* ---- the environment */
 
-/* True for the runtime of a sanitizer, which has to be the first library. */
+/* True for the runtime of a sanitizer, which must be the first library. */
 static bool is_sanitizer(const char *name, size_t length)
 {
     static const char *const marks[] = {"libasan", "libtsan", "libubsan", "liblsan",
@@ -81,7 +81,7 @@ static bool is_sanitizer(const char *name, size_t length)
     return is_one;
 }
 
-/* Append what LD_PRELOAD names besides the library: either sanitizers or the rest. */
+/* Append the other libraries of LD_PRELOAD, either the sanitizers or the rest. */
 static void append_given(char *preloads, const char *library, bool wants_sanitizers)
 {
     const char *given = getenv("LD_PRELOAD");
@@ -96,8 +96,8 @@ static void append_given(char *preloads, const char *library, bool wants_sanitiz
     }
 }
 
-/* Preload sanitizers' runtimes, the library, then all else: our library calls another one in front of the driver.
- * False: too long. */
+/* Preload runtimes of sanitizers, the library, then others: our library calls another one in front of the driver.
+ * Returns false if a text is too long. */
 static bool set_environment(const char *library, const char *settings, const char *state)
 {
     char preloads[ENVIRONMENT_BYTES] = "", text[FLW_SETTINGS_BYTES + STATE_BYTES];
@@ -112,8 +112,8 @@ static bool set_environment(const char *library, const char *settings, const cha
 
 /* ---- the page */
 
-/* Open until the command has ended; its path names it for the processes below. NULL: the system has
- * none, and nothing will be known of the hooks. */
+/* Make the page, open until the command ends, and the setting with its path for all processes below. Returns NULL if the
+ * system has no such files; then nothing is known of the hooks. */
 static struct flw_runpage *make_page(char *out_state, int *out_fd)
 {
     int fd = flw_sealed_file_make("fallow-run", sizeof(struct flw_runpage));
@@ -157,7 +157,7 @@ static void become(const struct flw_launch *launch, const char *library, const c
     }
 }
 
-/* In the child: errno goes up the pipe where there is no command. */
+/* Become the command. If that fails, write errno to the pipe. */
 static void child_main(const struct flw_launch *launch, const char *library, const char *state,
                        const sigset_t *mask, int pipe_end)
 {
@@ -188,7 +188,7 @@ static sigset_t wanted_signals(void)
     return wanted;
 }
 
-/* What a terminal sends goes to all processes in front of it, the command among them. */
+/* True if a terminal sent the signal, which the command receives too. */
 static bool is_from_terminal(const siginfo_t *info)
 {
     return info->si_code == SI_KERNEL;
@@ -210,7 +210,7 @@ static void wait_for(pid_t child, struct flw_launch_outcome *outcome)
     outcome->pid = child;
 }
 
-/* Waits until the child is the command: 0, or its errno. */
+/* Wait until the child has become the command. Returns 0, or the child's errno. */
 static int read_error(int pipe_end)
 {
     int error = 0;
@@ -232,7 +232,7 @@ static int run_child(const struct flw_launch *launch, const char *state,
         return code;
     }
     (void)sigprocmask(SIG_BLOCK, &wanted, &before);
-    (void)sigaction(SIGCHLD, &usual, NULL); /* ignored, it would take the child's end away */
+    (void)sigaction(SIGCHLD, &usual, NULL); /* if ignored, waitpid would lose the outcome */
     pid_t child = fork();
     if (child == 0) {
         child_main(launch, outcome->library, state, &before, ends[1]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: why the hooks were never reached, from the page and a look at the command's file.
+ * Owns: finding out why no hook was called, from the page and the command's file.
  */
 #include "common/launch.h"
 
@@ -15,12 +15,12 @@
 
 #include "common/command.h"
 
-#define SCRIPT_DEPTH 4 /* scripts whose interpreters are scripts; the kernel's own limit */
+#define SCRIPT_DEPTH 4 /* the kernel's limit of interpreters that are scripts */
 #define HEAD_BYTES   4096
 
 /* ---- the command's file */
 
-/* Why nothing can be preloaded into a program, in a sentence that begins with its name. */
+/* Obstacles to preloading, as the predicate of a sentence with the program as subject. */
 static const char has_no_loader[] = "is statically linked, so nothing can be preloaded into it";
 static const char is_foreign[] = "is for another processor or word size than"; /* ... the library */
 static const char is_protected[] =
@@ -29,7 +29,7 @@ static const char needs_asan[] =
     "is built with AddressSanitizer, which ends a program if its runtime is not the first library; "
     "set ASAN_OPTIONS=verify_asan_link_order=0";
 
-/* False: there is no such file to execute. */
+/* Find a command as execvp does. Returns false if there is none. */
 static bool find_in_path(const char *name, char *out)
 {
     const char *at = getenv("PATH");
@@ -77,7 +77,7 @@ static bool has_loader(const char *text, size_t bytes, const Elf64_Ehdr *header)
     return found;
 }
 
-/* NULL: nothing is against preloading. */
+/* Return the obstacle to preloading into an ELF file, or NULL. */
 static const char *find_obstacle(int fd, const char *text, size_t bytes)
 {
     static const uint16_t machine =
@@ -97,7 +97,7 @@ static const char *find_obstacle(int fd, const char *text, size_t bytes)
                : NULL;
 }
 
-/* Find the interpreter in the first line of a script; for `env NAME` the program NAME. False: there is none. */
+/* Find the interpreter in the first line of a script; for `env NAME` the program NAME. Returns false if there is none. */
 static bool read_interpreter(const char *text, size_t bytes, char *out)
 {
     static const char blanks[] = " \t\n\r";
@@ -119,7 +119,8 @@ static bool read_interpreter(const char *text, size_t bytes, char *out)
     return snprintf(out, FLW_LAUNCH_PATH_BYTES, "%s", name) < FLW_LAUNCH_PATH_BYTES;
 }
 
-/* Find the file that is loaded for a command, of scripts the interpreter, and what is against preloading. */
+/* Find the file that is loaded for a command, for a script its interpreter. Returns the obstacle to preloading, or
+ * NULL. */
 static const char *look_at(const char *command, char *path)
 {
     const char *obstacle = NULL;
@@ -160,8 +161,7 @@ static const struct flw_runpage_place *find(const struct flw_runpage *page, uint
     return found;
 }
 
-/* Find the last image of a process that did not end by exit: exec replaced the image, or _exit or a signal ended the
- * process. NULL: there is none. */
+/* Find the last place whose process neither ended by exit nor became another image, or NULL. */
 static const struct flw_runpage_place *find_unended(const struct flw_runpage *page)
 {
     const struct flw_runpage_place *found = NULL;

@@ -42,7 +42,7 @@ size_t flw_machine_cpu_count(void)
 
 bool flw_machine_pin(size_t n)
 {
-    /* The process's own set, not the thread's: a pinned thread may be pinned anew. */
+    /* Use the set of the process, because the thread may be pinned already. */
     cpu_set_t set, one;
     if (sched_getaffinity(getpid(), sizeof set, &set) != 0 || CPU_COUNT(&set) == 0) {
         return false;

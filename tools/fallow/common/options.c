@@ -7,18 +7,19 @@
 
 #include "common/command.h"
 
-#define OPTIONS    32 /* most that a command has */
+#define OPTIONS    32 /* limit for a command */
 #define MOST_BYTES (UINT64_C(1) << 62)
-#define FIRST      256 /* what getopt_long calls the first: no letter */
+#define FIRST      256 /* getopt_long's value of the first option, above all letters */
 
-/* As getopt_long has it. */
+/* Return getopt_long's kind of argument. */
 static int has_value(const struct flw_option *option)
 {
     bool is_alone = option->kind == FLW_OPTION_SET || option->kind == FLW_OPTION_CLEAR;
     return is_alone ? no_argument : option->may_stand_alone ? optional_argument : required_argument;
 }
 
-/* Complain of a word after two hyphens that getopt_long refused: it takes no value, it begins several options, or none. */
+/* Complain of a word after two hyphens that getopt_long refused: it has a superfluous value, or is ambiguous, or
+ * unknown. */
 static void complain_of_word(const struct flw_options *options, const char *refused)
 {
     const char *text = refused + 2;
@@ -52,7 +53,7 @@ static void complain(const struct flw_options *options, char *const *argv, int a
     char letter[3] = {'-', (char)optopt, '\0'};
     const char *refused = argv[optind - 1];
     bool is_word = strncmp(refused, "--", 2) == 0;
-    /* An unknown letter is known by itself only: others may follow it in the same word. */
+    /* Name an unknown letter alone, because others may follow in the same word. */
     if (!is_word && optopt > ' ' && optopt <= '~') {
         refused = letter;
     }
@@ -141,7 +142,7 @@ bool flw_option_take(const struct flw_options *options, const struct flw_option 
     return option->take(member, value);
 }
 
-/* The table as getopt_long takes it. */
+/* Convert the table for getopt_long. */
 static void translate(const struct flw_options *options, struct option *words, char *letters)
 {
     letters += sprintf(letters, options->ends_at_operand ? "+:h" : ":h");
@@ -170,7 +171,7 @@ int flw_options_read(const struct flw_options *options, void *settings, int argc
     struct option words[OPTIONS + 2] = {0};
     char letters[2 * OPTIONS + 4];
     translate(options, words, letters);
-    optind = 0; /* getopt starts anew */
+    optind = 0; /* restart getopt */
     for (int answer; (answer = getopt_long(argc, argv, letters, words, NULL)) != -1;) {
         if (answer == '?' || answer == ':') {
             complain(options, argv, answer);

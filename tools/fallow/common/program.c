@@ -33,7 +33,7 @@ uint16_t flw_lanes_find(const struct flw_lanes *lanes, uint32_t pool, uint16_t s
     return i == lanes->count ? UINT16_MAX : (uint16_t)(lanes->stream_count + i);
 }
 
-/* Return the lane, a new one if need be. UINT16_MAX: there are too many. */
+/* Return the lane, added if new. UINT16_MAX: there are too many. */
 static uint16_t find_or_add(struct flw_lanes *lanes, uint32_t pool, uint16_t stream)
 {
     uint16_t lane = flw_lanes_find(lanes, pool, stream);
@@ -77,7 +77,7 @@ static bool read_blocks(struct flw_lanes *lanes, const struct flw_trace *trace)
     return true;
 }
 
-/* False: more lanes than can be told apart; finish_lanes is allowed. */
+/* Find all lanes. Returns false if there are too many; finish_lanes is still necessary. */
 static bool init_lanes(struct flw_lanes *lanes, const struct flw_trace *trace, size_t stream_count)
 {
     *lanes = (struct flw_lanes){.stream_count = stream_count};
@@ -103,12 +103,12 @@ static void finish_lanes(struct flw_lanes *lanes)
 
 /* ---- ops ---- */
 
-/* What building needs besides the program. */
+/* A program under construction. */
 struct builder {
     struct flw_program *program;
-    uint8_t *use_counts; /* a block */
+    uint8_t *use_counts; /* by block */
     uint64_t live_bytes;
-    uint64_t pending_units; /* clock that no op has carried yet */
+    uint64_t pending_units; /* advance of the clock since the last op */
 };
 
 static void push(struct builder *builder, struct flw_op op)
@@ -135,7 +135,7 @@ static void push_alloc(struct builder *builder, uint32_t block, const struct flw
                                   .kind = FLW_OP_ALLOC});
 }
 
-/* Push what happens to a block later; nothing for a block of no bytes. */
+/* Push the op of a free, a use or a completed free; none for a block of 0 bytes. */
 static void push_later(struct builder *builder, struct flw_op op, uint8_t trace_op,
                        const struct flw_trace_block *block)
 {
@@ -156,11 +156,11 @@ static void push_later(struct builder *builder, struct flw_op op, uint8_t trace_
         program->crosses_streams = true;
         *use_count += *use_count < UINT8_MAX;
     } else {
-        const struct flw_op *last = &program->ops[program->op_count - 1]; /* there is its free */
+        const struct flw_op *last = &program->ops[program->op_count - 1]; /* the free came before */
         op.kind = FLW_OP_FREE_DONE;
         if (last->block == op.block &&
             (last->kind == FLW_OP_FREE || last->kind == FLW_OP_FREE_ELSEWHERE)) {
-            return; /* directly after its free: at once */
+            return; /* complete at once */
         }
     }
     if (op.size_bytes != 0) {
@@ -201,7 +201,7 @@ static void push_event(struct builder *builder, const struct flw_trace *trace,
     case FLW_TRACE_SYNC_EVENT:
         op.kind = FLW_OP_SYNC;
         break;
-    default: /* mapped granules, marks: clock only */
+    default: /* mapped granules and marks only advance the clock */
         return;
     }
     push(builder, op);

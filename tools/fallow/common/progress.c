@@ -25,11 +25,11 @@ static struct {
     bool is_on, is_shown;
     uint64_t begin_ns, shown_ns;
     size_t place, count;
-    const char *verb; /* shown last */
+    const char *verb; /* of the line shown last */
 } line;
 
-/* The file's name without its folders, the end of a long one. Bytes that could move the terminal, or be half
- * a letter, are question marks. */
+/* Copy the file's name without folders, cut at the front if long. Bytes that could move the cursor, or be half a letter,
+ * become question marks. */
 static void copy_name(const char *name, char out[NAME_COLUMNS + 1])
 {
     const char *slash = strrchr(name, '/');

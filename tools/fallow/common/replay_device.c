@@ -9,9 +9,9 @@
 
 #include "common/tool_host.h"
 
-#define SIM_STEP_BYTES 512ull        /* what the simulated device rounds to, below 1 MiB ... */
-#define SIM_PAGE_BYTES (2 * FLW_MIB) /* ... and from there on */
-#define GPU_WORK_BYTES 4096 /* of a block; enough to be ordered, too little to be measured */
+#define SIM_STEP_BYTES 512ull        /* granularity of the simulated device below 1 MiB ... */
+#define SIM_PAGE_BYTES (2 * FLW_MIB) /* ... and from 1 MiB on */
+#define GPU_WORK_BYTES 4096          /* of a block: enough to order work, too few to measure */
 
 static bool find(const struct flw_device *device, const char *symbol, void *out_function)
 {
@@ -108,13 +108,13 @@ static void reset_world(struct flw_device *device, const struct flw_device_world
         .lag_ns = world->lag_units,
         .check = world->checks,
         .mild =
-            FLW_SIM_MILD_QUEUE_DEPTH, /* the lag, not the queue's length, says what is pending */
+            FLW_SIM_MILD_QUEUE_DEPTH, /* work is pending for the lag, whatever the queue's length */
     };
     device->reset(&config);
     device->device_bytes = world->device_bytes;
 }
 
-/* All zeros on a GPU. */
+/* Return all zeros on a GPU. */
 static struct flw_sim_ledger read_ledger(const struct flw_device *device)
 {
     struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
@@ -131,7 +131,7 @@ static CUresult make_order_events(struct flw_device *device)
     for (size_t i = 0; result == CUDA_SUCCESS && i < device->stream_count; i++) {
         result = device->driver.cuEventCreate(&device->order_events[i], CU_EVENT_DISABLE_TIMING);
     }
-    if (result == CUDA_SUCCESS) { /* one to know its cost, before anything is counted */
+    if (result == CUDA_SUCCESS) { /* learn the cost of a call before counting begins */
         uint64_t before_ns = read_ledger(device).modelled_host_ns;
         result = flw_device_order(device, 0, 0) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
         device->order_call_ns = read_ledger(device).modelled_host_ns - before_ns;
@@ -141,7 +141,7 @@ static CUresult make_order_events(struct flw_device *device)
     return result;
 }
 
-/* Calls of a kind since the world began. */
+/* Return the calls of a kind since the world began. */
 static uint64_t count_all(const struct flw_device *device, enum flw_device_call_kind kind)
 {
     static const char *const names[FLW_DEVICE_CALL_KINDS][7] = {

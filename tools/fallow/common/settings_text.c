@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the text of FALLOW as a command line makes it.
- * Does not: know the keys; preload/settings.h does.
+ * Owns: building the text of FALLOW from a command line.
+ * Does not: know the keys (preload/settings.h).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ bool flw_settings_check(const struct flw_settings_text *settings)
     return check_name(read.trace_file) && check_name(read.stats_file);
 }
 
-/* The comma that ends the item at `at`, or the end; a backslash takes the next character as it is. */
+/* Return the comma after the item at `at`, or the end; a backslash quotes the next character. */
 static char *end_of_item(char *at)
 {
     while (*at != '\0' && *at != ',') {
@@ -58,7 +58,7 @@ static char *end_of_item(char *at)
     return at;
 }
 
-/* Takes `key:...` out, wherever it stands. */
+/* Remove all items `key:...`. */
 static void drop(char *text, const char *key)
 {
     size_t length = strlen(key);

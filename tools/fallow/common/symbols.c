@@ -31,16 +31,16 @@ struct function {
 };
 
 struct flw_symbols {
-    unsigned char *file; /* nothing in it is believed before it was compared with file_bytes */
+    unsigned char *file; /* untrusted: each offset is compared with file_bytes */
     size_t file_bytes;
     struct function *functions; /* by address */
     size_t count;
-    uint64_t base;   /* the address in it that is loaded first */
-    char **readable; /* names that were made, until close */
+    uint64_t base;   /* lowest loaded address */
+    char **readable; /* demangled names, kept until close */
     size_t readable_count, readable_room;
 #if FLW_HAS_DW
     Dwfl *lines;
-    Dwfl_Module *module; /* NULL: libdw has none of it */
+    Dwfl_Module *module; /* NULL: unknown to libdw */
 #endif
 };
 
@@ -65,7 +65,7 @@ static bool map_file(struct flw_symbols *symbols, const char *path)
     return symbols->file != MAP_FAILED;
 }
 
-/* A section's header, copied, since nothing says that it is aligned. */
+/* Copy a section's header, which may be unaligned. Returns false if there is none. */
 static bool read_section(const struct flw_symbols *symbols, const elf_header *header, size_t index,
                          elf_section *out)
 {
@@ -77,7 +77,7 @@ static bool read_section(const struct flw_symbols *symbols, const elf_header *he
     return true;
 }
 
-/* The full table where there is one, else that of the loader. */
+/* Find the full table of symbols, or the loader's. */
 static bool find_table(const struct flw_symbols *symbols, const elf_header *header,
                        elf_section *out_table, elf_section *out_names)
 {
@@ -149,11 +149,11 @@ static void read_base(struct flw_symbols *symbols)
 
 #if FLW_HAS_DW
 
-/* ---- lines, and what is inlined */
+/* ---- lines and inlined functions */
 
 static void open_lines(struct flw_symbols *symbols, const char *path)
 {
-    static char *none; /* libdw's usual folders */
+    static char *none; /* libdw's default folders */
     static const Dwfl_Callbacks callbacks = {.find_elf = dwfl_build_id_find_elf,
                                              .find_debuginfo = dwfl_standard_find_debuginfo,
                                              .section_address = dwfl_offline_section_address,
@@ -171,7 +171,7 @@ static const char *name_of(Dwarf_Die *die)
     return dwarf_formstring(dwarf_attr_integrate(die, DW_AT_name, &attribute));
 }
 
-/* Where an inlined function was called: the line of the place behind it. */
+/* Read the call of an inlined function, which is a line of the next place. */
 static void read_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct flw_symbol_place *out)
 {
     Dwarf_Attribute attribute;
@@ -187,7 +187,7 @@ static void read_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct flw_symbol_pla
     }
 }
 
-/* From the scope that the instruction is in outwards, up to its function. */
+/* Walk from the innermost scope of the instruction to its function. */
 static size_t walk_scopes(Dwarf_Die *unit, Dwarf_Die *scopes, int scope_count,
                           struct flw_symbol_place *out, size_t most)
 {
@@ -209,7 +209,7 @@ static size_t walk_scopes(Dwarf_Die *unit, Dwarf_Die *scopes, int scope_count,
     return count;
 }
 
-/* How many; 0: there is no debugging information of it. */
+/* Return the number of places; 0 without debugging information. */
 static size_t find_places(const struct flw_symbols *symbols, uint64_t offset,
                           struct flw_symbol_place *out, size_t most)
 {
@@ -235,7 +235,7 @@ static size_t find_places(const struct flw_symbols *symbols, uint64_t offset,
         int nested_count = dwarf_getscopes_die(&scopes[0], &nested);
         count = walk_scopes(unit, nested, nested_count, out, most);
     }
-    free(nested); /* both are the C library's, as libdw is */
+    free(nested); /* allocated by the C library */
     free(scopes);
     return count;
 }
@@ -258,7 +258,7 @@ static char *demangle(const char *name)
     return function != NULL ? function(name, NULL, NULL, &status) : NULL;
 }
 
-/* Of a mangled name; NULL: it is none, or cannot be read. */
+/* Return the demangled name, or NULL. */
 static const char *read_name(struct flw_symbols *symbols, const char *name)
 {
     char *made = strncmp(name, "_Z", 2) == 0 ? demangle(name) : NULL;
@@ -270,7 +270,7 @@ static const char *read_name(struct flw_symbols *symbols, const char *name)
     return made;
 }
 
-/* Of the names that are known: the readable one of the file, else the debugging information's, else as it is. */
+/* Choose the file's name, demangled if necessary; if that fails, the name in the debugging information. */
 static const char *choose_name(struct flw_symbols *symbols, const char *name, const char *told)
 {
     if (name == NULL || strncmp(name, "_Z", 2) != 0) {
@@ -326,7 +326,7 @@ void flw_symbols_close(struct flw_symbols *symbols)
     }
 #endif
     for (size_t i = 0; i < symbols->readable_count; i++) {
-        free(symbols->readable[i]); /* the C library's, as libstdc++ is */
+        free(symbols->readable[i]); /* allocated by the C library */
     }
     flw_host_free(symbols->readable);
     flw_host_free(symbols->functions);
@@ -336,7 +336,7 @@ void flw_symbols_close(struct flw_symbols *symbols)
 const char *flw_symbols_find(const struct flw_symbols *symbols, uint64_t address,
                              uint64_t *out_offset)
 {
-    size_t low = 0, high = symbols->count; /* the first that begins behind the address is high */
+    size_t low = 0, high = symbols->count; /* `high` becomes the first function after the address */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (symbols->functions[middle].begin <= address) {

@@ -54,7 +54,7 @@ bool flw_terminal_has_colour(void)
 struct piece {
     size_t bytes;
     bool is_colour;
-    bool is_shown; /* it is a letter, and does not move the terminal */
+    bool is_shown; /* can be written without moving the cursor */
 };
 
 /* Return the bytes of the change of colour that begins here; 0: none does. */
@@ -100,12 +100,12 @@ size_t flw_terminal_width(const char *text)
 struct screen {
     size_t columns;
     bool is_ascii;
-    char *line; /* up to its end, which is not there yet */
+    char *line; /* written so far */
     size_t length, capacity;
 };
 
-/* How much of the line fits into `columns`, up to a blank where there is one behind its first `indent`
- * bytes; all of it where it fits. */
+/* Return the bytes of the line that fit into `columns`; if not all, up to a blank after the first `indent` bytes, if
+ * there is one. */
 static size_t find_end(const char *line, size_t length, size_t columns, size_t indent)
 {
     size_t width = 0, blank = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: `fallow gen`: the command line of the generators.
- * Does not: know what any of them does; each brings the list of its options.
+ * Owns: `fallow gen`: the command line of the generators, from their lists of options.
+ * Does not: know any generator.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -42,7 +42,7 @@ static void print_generators(FILE *out)
 
 #define HELP_COLUMNS 100
 
-/* A name and a text, which goes on below itself where it is too long. */
+/* Print a name and a text, wrapped in its column. */
 static void print_item(const char *name, int indent, int column, const char *text)
 {
     int width = HELP_COLUMNS - column;
@@ -59,7 +59,7 @@ static void print_item(const char *name, int indent, int column, const char *tex
     printf("%s\n", text);
 }
 
-/* "; default 4G" */
+/* Append "; default 4G". */
 static void append_initial(const struct flw_gen_option *option, char *text, size_t room)
 {
     static const char *const letters[] = {"", "K", "M", "G", "T"};
@@ -188,7 +188,7 @@ static int parse(struct request *request, int argc, char **argv)
 
 /* ---- together ---- */
 
-/* The binary form where the name asks for it, packed or not. */
+/* True if the name has the ending of the binary form, packed or not. */
 static bool is_binary(const char *path)
 {
     static const char ending[] = ".ftrace";
@@ -198,7 +198,7 @@ static bool is_binary(const char *path)
            memcmp(path + bytes - (sizeof ending - 1), ending, sizeof ending - 1) == 0;
 }
 
-/* What a generator reads is kept. */
+/* Check that the output is not an input. Returns false after an error. */
 static bool spares_inputs(const struct request *request)
 {
     for (size_t i = 0; i < request->kind->option_count; i++) {
@@ -225,7 +225,7 @@ static int generate(const struct request *request)
     flw_progress_hide();
     if (!is_written) {
         flw_complain("%s", message);
-        clearerr(stdout); /* it has been said */
+        clearerr(stdout); /* reported already */
     } else if (!flw_output_is_stdout(request->path)) {
         fprintf(stderr, "%s: %zu event%s, %" PRIu64 " allocation%s, at most %" PRIu64 " MiB live\n",
                 request->path, trace->event_count, flw_plural(trace->event_count),

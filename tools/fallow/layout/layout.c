@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: `fallow layout`: a ready layout as a table, a picture of regions over phases, and JSON.
- * Does not: place anything (the library does), touch a device.
+ * Does not: place regions (the library) or use a device.
  */
 #include <getopt.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@ struct run {
     struct flw_launch_outcome outcome;
 };
 
-/* 0: it ran; else the exit code, a line has been written. */
+/* Run the command. Returns 0, or an exit code after an error. */
 static int run_once(const struct flw_launch *launch, struct run *run)
 {
     struct flw_settings_text settings = *launch->settings;
@@ -41,7 +41,7 @@ static int run_once(const struct flw_launch *launch, struct run *run)
 }
 
 struct difference {
-    uint64_t offset, line, line_begin; /* of the first byte that differs; lines from 1 */
+    uint64_t offset, line, line_begin; /* of the first different byte; lines from 1 */
     bool found;
 };
 
@@ -63,7 +63,7 @@ static struct difference find_difference(FILE *a, FILE *b)
     }
 }
 
-/* What the run said from where the lines differ, or a little before. */
+/* Print the run's output from shortly before the first different byte. */
 static void show_line(const struct run *run, const struct difference *first)
 {
     uint64_t before = first->offset - first->line_begin;
@@ -121,7 +121,7 @@ int flw_compare_run(const struct flw_launch *launch, const unsigned patterns[2])
     struct run runs[2] = {{.pattern = patterns[0]}, {.pattern = patterns[1]}};
     int code = run_once(launch, &runs[0]);
     if (code == 0 && !flw_launch_is_reached(&runs[0].outcome)) {
-        code = FLW_EXIT_FAILED; /* nothing was poisoned, so nothing could be shown */
+        code = FLW_EXIT_FAILED; /* nothing was poisoned */
         if (!flw_launch_explain(launch, &runs[0].outcome)) {
             flw_complain("%s: nothing was poisoned, Fallow was off; nothing was compared",
                          launch->subcommand);

@@ -9,7 +9,7 @@
 
 #define INLINED_MOST 16 /* functions at one instruction */
 
-/* The frames that one frame becomes: `count` of them from `first` on in `list`. */
+/* The frames that replace a frame: `count` of `list` from `first` on. */
 struct expansion {
     uint32_t first, count;
 };
@@ -23,7 +23,7 @@ struct naming {
     size_t list_count, list_room, named_count;
 };
 
-/* "/usr/lib/libx.so+0x1234". The path's length; 0: it is none. */
+/* Return the length of the path in "/usr/lib/libx.so+0x1234"; 0 for other texts. */
 static size_t split(const char *file, uint64_t *out_offset)
 {
     const char *plus = strrchr(file, '+');
@@ -56,7 +56,7 @@ static bool expand(struct naming *naming, const struct flw_frame *frame)
     size_t bytes = split(file, &offset), count = 0;
     size_t module = bytes > 0 ? flw_modules_add(&naming->modules, file, bytes) : SIZE_MAX;
     struct flw_symbols *symbols = flw_modules_open(&naming->modules, module);
-    if (symbols != NULL) { /* the call is before the address that it returns to */
+    if (symbols != NULL) { /* the call is before its return address */
         count = flw_symbols_places(symbols, offset - 1, places, INLINED_MOST);
     }
     for (size_t i = 0; i < count; i++) {
@@ -97,7 +97,7 @@ static bool move_stack(struct naming *naming, uint32_t stack, uint32_t *out)
     return flw_stacks_add(&naming->to, frames, count, out);
 }
 
-/* The trace's stacks become the named ones. */
+/* Replace the trace's stacks by the named ones. */
 static void take_over(struct flw_trace *trace, struct naming *naming, const uint32_t *numbers)
 {
     for (size_t i = 0; i < trace->record_stack_count; i++) {

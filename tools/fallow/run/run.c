@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the command lines of `fallow run` and `fallow record`.
- * Does not: hook anything; libfallow-preload.so does, as FALLOW tells it.
+ * Does not: hook anything (libfallow-preload.so).
  */
 #include <errno.h>
 #include <getopt.h>
@@ -84,7 +84,7 @@ static const char *const modes[] = {"off", "trace", "cache", "strict", NULL};
 
 struct patterns {
     unsigned bytes[2];
-    unsigned count; /* that were given */
+    unsigned count; /* given on the command line */
 };
 
 struct order {
@@ -163,7 +163,7 @@ static const struct flw_option record_options[] = {
     {.name = "stacks", .kind = FLW_OPTION_TAKE, .take = take_stacks, .may_stand_alone = true},
     {.name = NULL}};
 
-/* `words` are the command, which follows the option `last`. */
+/* Check the options; `words` are the command, after the last option. Returns false after an error. */
 static bool check_order(const struct order *order, const char *name, const char *last,
                         char *const *words)
 {
@@ -191,7 +191,7 @@ static bool check_order(const struct order *order, const char *name, const char 
     return wrong == NULL || flw_complain("%s: %s", name, wrong);
 }
 
-/* Before a program that may run for days: can its record be written? False: it has complained. */
+/* Check that the record can be written, before a program that may run for days. Returns false after an error. */
 static bool check_place(const struct order *order, const char *name)
 {
     char folder[PATH_MAX] = ".";
@@ -229,7 +229,7 @@ static bool put_settings(struct order *order)
 
 /* ---- afterwards */
 
-/* By its first bytes: no other program's file is read whole to find that out. */
+/* True if the file begins like a recording; other files may be large, so read no more. */
 static bool begins_as_recording(const char *path)
 {
     char magic[sizeof FLW_FTRACE_MAGIC - 1];
@@ -242,8 +242,8 @@ static bool begins_as_recording(const char *path)
     return is_one;
 }
 
-/* Give frames of C their names now, where their modules are. If that fails, the file stays as it is; so does a file
- * of that name which this run did not record, but converted, copied or found. */
+/* Name the frames of C while their modules are here. If that fails, the file stays unchanged. So do files that this run
+ * did not record, but converted, copied or found. */
 static void name_frames(const struct order *order, const char *path)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
@@ -271,8 +271,8 @@ static void name_frames(const struct order *order, const char *path)
     flw_trace_destroy(trace);
 }
 
-/* The file's name and those of other processes and devices: digits where "%p" stands, and perhaps more before the last
- * name's ending. False: too long. */
+/* Write a pattern for the file's name and for those of other processes and devices: digits for "%p", and any text before
+ * the name's ending. Returns false if the pattern is too long. */
 static bool compose_pattern(const char *path, char *out, size_t room)
 {
     const char *slash = strrchr(path, '/'), *mark = strstr(path, "%p");
@@ -300,7 +300,7 @@ static bool compose_pattern(const char *path, char *out, size_t room)
     return false;
 }
 
-/* What this run has recorded. */
+/* Name the frames of all files of this run. */
 static void name_all(const struct order *order)
 {
     char pattern[PATH_MAX];
@@ -321,7 +321,7 @@ static bool is_as_before(const struct stat *before, const struct stat *now)
            memcmp(&before->st_mtim, &now->st_mtim, sizeof now->st_mtim) == 0;
 }
 
-/* What came of the file that was asked for. `before`: what it was when the program began. */
+/* Report the state of the requested file; `before` is its state before the run. */
 static void tell_trace(const struct order *order, const char *name, const struct stat *before)
 {
     const char *path = order->trace;
@@ -331,7 +331,7 @@ static void tell_trace(const struct order *order, const char *name, const struct
     }
     bool is_there = path != NULL && stat(path, &facts) == 0;
     if (!order->is_record || strstr(path, "%p") != NULL || (is_there && !S_ISREG(facts.st_mode))) {
-        return; /* what went to a pipe or a device is not known */
+        return; /* the content of pipes and devices is unknown */
     }
     if (!is_there) {
         flw_complain("%s: there is no %s: nothing was put on record", name, path);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: `fallow trace info`: a trace on one screen, and its keys as JSON. One that is there stays, and means
- * the same.
- * What it says beyond the trace's own fields is counted once for both.
+ * Owns: `fallow trace info`: the facts of a trace on one screen or as JSON, whose keys keep their meaning. Facts beyond
+ * the trace's own fields are counted once for both.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -20,7 +19,7 @@
 #include "trace/io/jsonwriter.h"
 #include "trace/trace/notes.h"
 
-#define SCHEMA     1  /* raised when a key goes or means something else */
+#define SCHEMA     1  /* raise if a key is removed or changes its meaning */
 #define LISTED_MAX 12 /* streams, settings, header lines */
 
 /* ---- facts ---- */
@@ -86,7 +85,7 @@ static uint64_t add(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-/* What stands for others, a DROP and a free that was put in, was no event itself. */
+/* Leave out DROPs and inserted frees, which stand for lost events. */
 struct flw_trace_gap flw_trace_gap_count(const struct flw_trace *trace)
 {
     struct flw_trace_gap gap = {.event_count = trace->event_count};
@@ -296,8 +295,7 @@ static void print_text(FILE *out, const struct facts *facts)
 
 /* ---- JSON ---- */
 
-/* "0 2 5" as numbers; the device read where nothing says which there are; null where not all are
- * listed. */
+/* Write the devices "0 2 5" as numbers; the trace's own device if there is no list; null if the list is cut. */
 static void write_devices(struct flw_json_writer *out, const struct facts *facts)
 {
     const char *at = facts->devices;

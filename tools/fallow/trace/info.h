@@ -10,7 +10,7 @@
 
 #include "trace/trace/trace.h"
 
-/* Events that there were, and those of them that are missing: they were not recorded, or are lost. */
+/* The number of events, and of those that are missing because they were not recorded or are lost. */
 struct flw_trace_gap {
     uint64_t event_count, missing_count;
 };

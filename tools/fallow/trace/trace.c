@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: `fallow trace`: its command line, and the verbs that read one form and write another.
- * Does not: know any form; src/trace does.
+ * Owns: `fallow trace`: its command line, and the verbs that convert and check traces.
+ * Does not: know any form (src/trace).
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@
 
 struct request {
     const struct verb *verb;
-    const char *const *paths; /* what to read; "-" = standard input */
+    const char *const *paths; /* input files; "-" = standard input */
     size_t path_count;
     const char *out_path; /* -o; NULL = not given */
     const char *form;     /* --to; NULL = not given */
@@ -32,7 +32,7 @@ struct request {
 };
 
 enum verb_trait {
-    TAKES_OUT = 1, /* or prints */
+    TAKES_OUT = 1, /* default: standard output */
     NEEDS_OUT = 2,
     TAKES_FORM = 4,
     TAKES_JSON = 8,
@@ -59,14 +59,14 @@ static bool has(const struct verb *verb, unsigned traits)
 
 /* ---- reading and writing ---- */
 
-/* 0: not a regular file. */
+/* Return 0 for other than regular files. */
 static uint64_t file_bytes(const char *path)
 {
     struct stat about;
     return stat(path, &about) == 0 && S_ISREG(about.st_mode) ? (uint64_t)about.st_size : 0;
 }
 
-/* Read one of the paths, whole or not. NULL: a line says why. */
+/* Read one of the paths, even if the trace is cut. Returns NULL after an error. */
 static struct flw_trace *read_trace(const struct request *request, const char *path)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
@@ -80,7 +80,7 @@ static struct flw_trace *read_trace(const struct request *request, const char *p
     return is_read ? trace : NULL;
 }
 
-/* Read the first path; a line says if the trace is cut. */
+/* Read the first path, and complain if the trace is cut. Returns NULL after an error. */
 static struct flw_trace *read_usable(const struct request *request)
 {
     struct flw_trace *trace = read_trace(request, request->paths[0]);
@@ -103,7 +103,7 @@ static void print_summary(const struct flw_trace *trace, const char *out_path)
     printf("; %" PRIu64 " bytes\n", file_bytes(out_path));
 }
 
-/* Read any form, write the verb's. */
+/* Read any form and write the verb's form. */
 static int convert(const struct request *request)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
@@ -193,7 +193,7 @@ static enum flw_exit verify(const struct request *request, const char *path)
     return code;
 }
 
-/* Of several files the worst: one that is not whole, else one that lacks events. */
+/* Return the worst result: a file is not whole, else a file lacks events. */
 static int run_verify(const struct request *request)
 {
     enum flw_exit worst = FLW_EXIT_OK;
