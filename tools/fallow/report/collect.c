@@ -139,12 +139,9 @@ static bool run_once(struct collector *collector, bool is_again, struct flw_run_
     struct flw_run_setup run = *collector->setup->run;
     struct flw_run_observer observer = {.after_op = after_op, .context = collector};
     run.observer = &observer;
-    run.pass_count = 1;
-    run.uses_threads = false;
     run.times = false;
     collector->seen_peak_bytes = 0;
     collector->probe = (struct flw_probe){.sheet = collector->sheet,
-                                          .facts = collector->probe.facts,
                                           .policy = collector->probe.policy,
                                           .is_again = is_again,
                                           .knows_blocks = which->block_bytes != NULL,
@@ -167,8 +164,6 @@ static bool run_for_times(struct collector *collector, struct flw_run_result *re
     program.op_count = (size_t)flw_min(program.op_count, TIMED_OPS);
     run.program = &program;
     run.observer = &observer;
-    run.pass_count = 1;
-    run.uses_threads = false;
     run.checks = false;
     run.sample_every = program.op_count < TIMED_OPS ? DENSE_SAMPLE : 0;
     bool is_done = flw_run_policy(&run, result->policy, result);
@@ -202,7 +197,6 @@ static bool run_policy(struct collector *collector, struct flw_run_result *resul
 static bool collect_policy(struct collector *collector, const struct flw_policy *which,
                            struct flw_sheet_policy *policy, struct flw_run_result *result)
 {
-    const struct flw_facts *facts = collector->probe.facts;
     const char *label = which->sim_label != NULL ? which->sim_label : which->name;
     *result = (struct flw_run_result){.policy = which};
     policy->result = result;
@@ -219,9 +213,9 @@ static bool collect_policy(struct collector *collector, const struct flw_policy 
     }
     collector->step += 1 + (size_t)collector->setup->run->times;
     if (strcmp(which->name, flw_policy_bound.name) == 0) {
-        flw_collect_bound(collector->sheet, facts, policy);
+        flw_collect_bound(collector->sheet, policy);
     } else {
-        flw_collect_record(collector->sheet, facts, policy);
+        flw_collect_record(collector->sheet, policy);
     }
     return true;
 }
@@ -256,11 +250,10 @@ static void fill_head(const struct flw_sheet_setup *setup, struct flw_sheet *she
 }
 
 static bool collect_policies(const struct flw_sheet_setup *setup, struct flw_sheet *sheet,
-                             const struct flw_facts *facts, char *message)
+                             char *message)
 {
     struct collector collector = {.setup = setup,
                                   .sheet = sheet,
-                                  .probe = {.facts = facts},
                                   .step_count =
                                       (1 + (size_t)setup->run->times) * sheet->policy_count};
     bool is_done = true;
@@ -281,16 +274,13 @@ static bool collect_policies(const struct flw_sheet_setup *setup, struct flw_she
 bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *sheet, char *message)
 {
     const struct flw_trace *trace = sheet->trace;
-    struct flw_facts facts;
     fill_head(setup, sheet);
     sheet->is_state = flw_plan_lacks_history(trace);
     sheet->policy_count = sheet->is_state ? flw_min(setup->policy_count, 1) : setup->policy_count;
     sheet->policies = flw_host_alloc(sheet->policy_count, sizeof *sheet->policies);
     sheet->results = flw_host_alloc(sheet->policy_count, sizeof *sheet->results);
-    flw_facts_gather(sheet, setup->rule, &facts);
-    bool is_done = collect_policies(setup, sheet, &facts, message);
-    flw_facts_finish(&facts);
-    if (!is_done) {
+    flw_facts_gather(sheet, setup->rule);
+    if (!collect_policies(setup, sheet, message)) {
         return false;
     }
     for (size_t i = 0; i < trace->block_count; i++) {

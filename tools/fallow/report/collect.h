@@ -9,10 +9,8 @@
 #include "report/probe.h"
 
 /* Collect the policy `recorded` or `bound` without a replay. */
-void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
-                        struct flw_sheet_policy *policy);
-void flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
-                       struct flw_sheet_policy *policy);
+void flw_collect_record(struct flw_sheet *sheet, struct flw_sheet_policy *policy);
+void flw_collect_bound(struct flw_sheet *sheet, struct flw_sheet_policy *policy);
 
 /* The memory of the recorded allocator before the failed request. */
 struct flw_collect_heap {

@@ -265,8 +265,8 @@ static void finish_record(struct record *record)
 
 /* Collect in one pass. Returns false if another pass must follow, which knows the peaks or that segments are
  * missing. */
-static bool collect_once(struct flw_sheet *sheet, const struct flw_facts *facts,
-                         struct flw_sheet_policy *policy, struct record *record, bool is_again)
+static bool collect_once(struct flw_sheet *sheet, struct flw_sheet_policy *policy,
+                         struct record *record, bool is_again)
 {
     const struct flw_trace *trace = sheet->trace;
     bool knows_reserved = policy->result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
@@ -278,7 +278,6 @@ static bool collect_once(struct flw_sheet *sheet, const struct flw_facts *facts,
                               .block_bytes = record->block_bytes};
     record->probe = (struct flw_probe){
         .sheet = sheet,
-        .facts = facts,
         .policy = policy,
         .is_again = is_again && knows_reserved,
         .knows_reserved = knows_reserved,
@@ -291,13 +290,12 @@ static bool collect_once(struct flw_sheet *sheet, const struct flw_facts *facts,
     return is_whole && (!knows_reserved || !record->is_inconsistent);
 }
 
-void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
-                        struct flw_sheet_policy *policy)
+void flw_collect_record(struct flw_sheet *sheet, struct flw_sheet_policy *policy)
 {
     struct record record = begin_record(sheet);
-    if (!collect_once(sheet, facts, policy, &record, false)) {
+    if (!collect_once(sheet, policy, &record, false)) {
         flw_sheet_drop(policy);
-        collect_once(sheet, facts, policy, &record, true);
+        collect_once(sheet, policy, &record, true);
     }
     finish_record(&record);
 }
@@ -401,12 +399,10 @@ uint64_t flw_collect_unused(const struct flw_trace *trace)
 
 /* ---- the bound ---- */
 
-void flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
-                       struct flw_sheet_policy *policy)
+void flw_collect_bound(struct flw_sheet *sheet, struct flw_sheet_policy *policy)
 {
     const struct flw_program *program = sheet->program;
-    struct flw_probe probe = {
-        .sheet = sheet, .facts = facts, .policy = policy, .knows_reserved = true};
+    struct flw_probe probe = {.sheet = sheet, .policy = policy, .knows_reserved = true};
     uint64_t live_bytes = 0;
     flw_probe_begin(&probe);
     for (size_t i = 0; i < program->op_count; i++) {

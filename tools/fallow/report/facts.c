@@ -118,8 +118,9 @@ static void walk_events(struct flw_sheet *sheet)
 
 /* ---- blocks ---- */
 
-static void find_lives(struct flw_sheet *sheet, struct flw_life *lives)
+static void find_lives(struct flw_sheet *sheet)
 {
+    struct flw_life *lives = sheet->lives;
     const struct flw_program *program = sheet->program;
     uint64_t live_bytes = 0, peak_bytes = 0;
     for (size_t i = 0; i < program->block_count; i++) {
@@ -156,13 +157,13 @@ static void count_block(struct flw_sheet *sheet, uint64_t size_bytes, const stru
 }
 
 /* Count the blocks by size and life, and the distinct sizes. `sizes` has room for one per block. */
-static void count_blocks(struct flw_sheet *sheet, const struct flw_life *lives, uint64_t *sizes)
+static void count_blocks(struct flw_sheet *sheet, uint64_t *sizes)
 {
     size_t count = 0;
     for (size_t i = 0; i < sheet->program->block_count; i++) {
-        if (lives[i].begin_op != UINT64_MAX) {
+        if (sheet->lives[i].begin_op != UINT64_MAX) {
             sizes[count++] = sheet->trace->blocks[i].size_bytes;
-            count_block(sheet, sizes[count - 1], &lives[i]);
+            count_block(sheet, sizes[count - 1], &sheet->lives[i]);
         }
     }
     qsort(sizes, count, sizeof *sizes, flw_compare_u64);
@@ -172,40 +173,39 @@ static void count_blocks(struct flw_sheet *sheet, const struct flw_life *lives, 
 }
 
 /* Return size * life; 0 for a block without ops. */
-static uint64_t weigh(const struct flw_sheet *sheet, const struct flw_life *lives, size_t block)
+static uint64_t weigh(const struct flw_sheet *sheet, size_t block)
 {
+    const struct flw_life *life = &sheet->lives[block];
     uint64_t weight = 0;
-    bool overflows = lives[block].begin_op != UINT64_MAX &&
+    bool overflows = life->begin_op != UINT64_MAX &&
                      __builtin_mul_overflow(sheet->trace->blocks[block].size_bytes,
-                                            lives[block].end_op - lives[block].begin_op, &weight);
+                                            life->end_op - life->begin_op, &weight);
     return overflows ? UINT64_MAX : weight;
 }
 
 /* Select the blocks with the largest weights; of equals, the first. `weights` has room for one per block. */
-static void select_blocks(const struct flw_sheet *sheet, uint64_t *weights, struct flw_facts *facts)
+static void select_blocks(struct flw_sheet *sheet, uint64_t *weights)
 {
     size_t count = 0;
     for (size_t i = 0; i < sheet->program->block_count; i++) {
-        weights[count] = weigh(sheet, facts->lives, i);
+        weights[count] = weigh(sheet, i);
         count += weights[count] != 0;
     }
     struct flw_sheet_cut cut = flw_sheet_cut(weights, count, FLW_SHEET_RECTANGLES);
-    facts->selected = flw_host_alloc(flw_min(count, FLW_SHEET_RECTANGLES), sizeof *facts->selected);
+    sheet->selected = flw_host_alloc(flw_min(count, FLW_SHEET_RECTANGLES), sizeof *sheet->selected);
     for (size_t i = 0; i < sheet->program->block_count; i++) {
-        uint64_t weight = weigh(sheet, facts->lives, i);
+        uint64_t weight = weigh(sheet, i);
         if (weight != 0 && flw_sheet_cut_keeps(&cut, weight)) {
-            facts->selected[facts->selected_count++] = (uint32_t)i;
+            sheet->selected[sheet->selected_count++] = (uint32_t)i;
         }
     }
-    facts->left_out_count = count - facts->selected_count;
+    sheet->unselected_count = count - sheet->selected_count;
 }
 
-void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule,
-                      struct flw_facts *out)
+void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule)
 {
     size_t block_count = sheet->program->block_count;
     uint64_t *room = flw_host_alloc(block_count, sizeof *room);
-    *out = (struct flw_facts){.lives = flw_host_alloc(block_count, sizeof *out->lives)};
     sheet->owner_rule = flw_owner_rule_say(rule, sheet->trace);
     sheet->owners = flw_host_alloc(1, sizeof *sheet->owners);
     flw_owners_find(sheet->owners, sheet->trace, rule);
@@ -213,19 +213,13 @@ void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule
     sheet->marks = flw_host_alloc(FLW_SHEET_MARKS, sizeof *sheet->marks);
     make_columns(sheet);
     walk_events(sheet);
-    find_lives(sheet, out->lives);
-    count_blocks(sheet, out->lives, room);
-    select_blocks(sheet, room, out);
+    sheet->lives = flw_host_alloc(block_count, sizeof *sheet->lives);
+    find_lives(sheet);
+    count_blocks(sheet, room);
+    select_blocks(sheet, room);
     flw_host_free(room);
-    flw_facts_gather_owners(sheet, out->lives);
+    flw_facts_gather_owners(sheet);
     sheet->packed_bytes = sheet->policy_count == 0 /* nothing is replayed */
                               ? FLW_UNKNOWN
-                              : flw_packing_measure(sheet->program, out->lives);
-}
-
-void flw_facts_finish(struct flw_facts *facts)
-{
-    flw_host_free(facts->lives);
-    flw_host_free(facts->selected);
-    *facts = (struct flw_facts){0};
+                              : flw_packing_measure(sheet->program, sheet->lives);
 }

@@ -9,19 +9,11 @@
 #include "report/owner.h"
 #include "report/sheet.h"
 
-struct flw_facts {
-    struct flw_life *lives; /* by block */
-    uint32_t *selected;     /* blocks to draw, in ascending order */
-    size_t selected_count, left_out_count;
-};
-
 /* Fill the sheet's own part. Requires sheet->trace, program and op_count. */
-void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule,
-                      struct flw_facts *out);
-void flw_facts_finish(struct flw_facts *facts);
+void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule);
 
 /* Fill the categories, the bands, and the owners of memory at each moment (facts_owner.c). */
-void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_life *lives);
+void flw_facts_gather_owners(struct flw_sheet *sheet);
 
 /* Find the owner of each block. */
 void flw_facts_own_blocks(const struct flw_trace *trace, const struct flw_owners *code,

@@ -17,7 +17,6 @@
 /* The owners of one kind. */
 struct group {
     struct flw_sheet *sheet;
-    const struct flw_life *lives;
     enum flw_sheet_kind kind;
     uint32_t *keys;           /* by block: the owner's number, from 0 */
     uint32_t *values;         /* by owner: the tag or pool; NULL: the owner's number */
@@ -196,7 +195,8 @@ static void tally(struct group *group, enum flw_sheet_moment moment)
 /* True if the block has ops and its owner has this place. */
 static bool is_in(const struct group *group, size_t block, size_t place)
 {
-    return group->lives[block].begin_op != UINT64_MAX && group->places[group->keys[block]] == place;
+    return group->sheet->lives[block].begin_op != UINT64_MAX &&
+           group->places[group->keys[block]] == place;
 }
 
 /* Rank the owners and name the first `most`, and "other" if there are more. Names are `bytes` apart. Returns the number
@@ -241,7 +241,7 @@ static void fill_spreads(const struct group *group, size_t place, uint64_t *size
     struct flw_sheet_category *category = &group->sheet->categories[group->kind][place];
     size_t size_count = 0, life_count = 0;
     for (size_t i = 0; i < sheet->trace->block_count; i++) {
-        const struct flw_life *life = &group->lives[i];
+        const struct flw_life *life = &group->sheet->lives[i];
         if (is_in(group, i, place)) {
             sizes[size_count] = sheet->trace->blocks[i].size_bytes;
             category->requested_bytes += sizes[size_count++];
@@ -455,10 +455,11 @@ static void fill_left(const struct group *group)
     for (size_t i = sheet->trace->initial_count; i < sheet->trace->block_count; i++) {
         uint64_t bytes = sheet->trace->blocks[i].size_bytes;
         size_t place = group->places[group->keys[i]];
-        if (group->lives[i].begin_op == UINT64_MAX || group->lives[i].end_op != sheet->op_count) {
+        if (group->sheet->lives[i].begin_op == UINT64_MAX ||
+            group->sheet->lives[i].end_op != sheet->op_count) {
             continue;
         }
-        while (group->lives[i].begin_op >= stretch->end_op) {
+        while (group->sheet->lives[i].begin_op >= stretch->end_op) {
             stretch++;
         }
         stretch->left_bytes += bytes;
@@ -481,12 +482,11 @@ static void fill_holdings(struct group *group)
     fill_left(group);
 }
 
-void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_life *lives)
+void flw_facts_gather_owners(struct flw_sheet *sheet)
 {
     uint32_t *keys = flw_host_alloc(sheet->trace->block_count, sizeof *keys);
     for (int kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
-        struct group group = {
-            .sheet = sheet, .lives = lives, .kind = (enum flw_sheet_kind)kind, .keys = keys};
+        struct group group = {.sheet = sheet, .kind = (enum flw_sheet_kind)kind, .keys = keys};
         key_blocks(&group);
         group.bytes = flw_host_alloc(group.count, sizeof *group.bytes);
         group.counts = flw_host_alloc(group.count, sizeof *group.counts);

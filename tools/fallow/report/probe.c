@@ -260,7 +260,7 @@ void flw_probe_end_op(struct flw_probe *probe, size_t op)
 static bool is_held(const struct flw_probe *probe, size_t block, uint64_t op,
                     uint8_t *out_is_pending)
 {
-    const struct flw_life *life = &probe->facts->lives[block];
+    const struct flw_life *life = &probe->sheet->lives[block];
     const struct flw_trace_block *of = &probe->sheet->trace->blocks[block];
     uint64_t until_op = probe->until_ops == NULL ? life->end_op : probe->until_ops[block];
     *out_is_pending = life->end_op <= op || (of->waits && !of->freed);
@@ -367,7 +367,7 @@ static struct flw_sheet_lane *find_lane(struct flw_probe *probe, uint64_t addres
 /* Add a block without a rectangle to the block's lanes, column by column. */
 static void merge(struct flw_probe *probe, size_t block, uint64_t address, uint64_t bytes)
 {
-    const struct flw_life *life = &probe->facts->lives[block];
+    const struct flw_life *life = &probe->sheet->lives[block];
     double column_ops = (double)probe->sheet->op_count / FLW_SHEET_LANE_COLUMNS;
     double life_end = (double)life->end_op;
     for (uint64_t part, end = address + bytes; address < end; address = part) {
@@ -386,31 +386,31 @@ static void merge(struct flw_probe *probe, size_t block, uint64_t address, uint6
 /* Draw the blocks that were allocated: the selected ones as rectangles, the others in lanes. */
 static void draw(struct flw_probe *probe)
 {
-    const struct flw_facts *facts = probe->facts;
-    const struct flw_trace *trace = probe->sheet->trace;
+    const struct flw_sheet *sheet = probe->sheet;
+    const struct flw_trace *trace = sheet->trace;
     struct flw_sheet_policy *policy = probe->policy;
-    bool has_lanes = facts->left_out_count != 0 && probe->has_lanes;
+    bool has_lanes = sheet->unselected_count != 0 && probe->has_lanes;
     size_t next = 0;
-    policy->left_out_count = facts->left_out_count;
-    policy->rectangles = flw_host_alloc(facts->selected_count, sizeof *policy->rectangles);
+    policy->left_out_count = sheet->unselected_count;
+    policy->rectangles = flw_host_alloc(sheet->selected_count, sizeof *policy->rectangles);
     policy->lanes = has_lanes ? flw_host_alloc(FLW_SHEET_LANES, sizeof *policy->lanes) : NULL;
     probe->lane_bytes = LEAST_LANE_BYTES;
     while (probe->lane_bytes < flw_div_up(probe->sheet->program->max_live_bytes, LIVE_LANES)) {
         probe->lane_bytes *= 2;
     }
     for (size_t i = 0; i < trace->block_count; i++) {
-        bool is_selected = next < facts->selected_count && facts->selected[next] == i;
+        bool is_selected = next < sheet->selected_count && sheet->selected[next] == i;
         uint64_t address = probe->places[i];
         uint64_t bytes = probe->knows_blocks ? probe->block_bytes[i] : trace->blocks[i].size_bytes;
         bool is_placed = address != 0 || (probe->until_ops != NULL && /* not in the recording */
-                                          facts->lives[i].begin_op != UINT64_MAX);
+                                          sheet->lives[i].begin_op != UINT64_MAX);
         next += is_selected;
         if (is_placed && is_selected) {
             policy->rectangles[policy->rectangle_count++] =
                 (struct flw_sheet_rectangle){.address = address,
                                              .bytes = bytes,
-                                             .begin_op = facts->lives[i].begin_op,
-                                             .end_op = facts->lives[i].end_op,
+                                             .begin_op = sheet->lives[i].begin_op,
+                                             .end_op = sheet->lives[i].end_op,
                                              .block = (uint32_t)i,
                                              .stream = trace->blocks[i].stream};
         } else if (is_placed && has_lanes) {

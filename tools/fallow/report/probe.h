@@ -23,7 +23,6 @@ enum flw_probe_frame {
 
 struct flw_probe {
     const struct flw_sheet *sheet;
-    const struct flw_facts *facts;
     struct flw_sheet_policy *policy;
     bool is_again; /* an earlier pass found the peaks */
     bool knows_blocks, knows_reserved;

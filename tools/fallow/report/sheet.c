@@ -57,6 +57,10 @@ void flw_sheet_shrink(struct flw_sheet *sheet)
         }
         sheet->band_count[kind] = 0;
     }
+    flw_host_free(sheet->lives);
+    flw_host_free(sheet->selected);
+    sheet->lives = NULL;
+    sheet->selected = NULL;
     flw_host_free(sheet->columns.first_op);
     flw_host_free(sheet->columns.time_ns);
     sheet->columns = (struct flw_sheet_columns){0};
@@ -128,11 +132,10 @@ void flw_sheet_tally(const struct flw_sheet *sheet, enum flw_sheet_moment moment
 {
     uint64_t end = moment_end(sheet, moment);
     size_t first = moment == FLW_SHEET_SURVIVORS ? sheet->trace->initial_count : 0;
-    for (size_t i = 0; i < end; i++) {
-        const struct flw_op *op = &sheet->program->ops[i];
-        if (flw_op_change(op) != 0 && op->block >= first) {
-            bytes[keys[op->block]] += flw_op_change(op);
-            counts[keys[op->block]] += op->kind == FLW_OP_ALLOC ? 1 : UINT64_MAX;
+    for (size_t i = first; i < sheet->trace->block_count; i++) {
+        if (sheet->lives[i].begin_op < end && end <= sheet->lives[i].end_op) {
+            bytes[keys[i]] += sheet->trace->blocks[i].size_bytes;
+            counts[keys[i]]++;
         }
     }
 }
@@ -153,55 +156,44 @@ static bool are_columns_valid(const struct flw_sheet *sheet)
     return is_valid;
 }
 
-/* True if in each column `lower` is at most `upper`; unknown values pass. */
-static bool is_below(const struct flw_sheet_range *lower, const struct flw_sheet_range *upper,
-                     size_t count)
-{
-    bool is = true;
-    for (size_t i = 0; lower != NULL && upper != NULL && i < count; i++) {
-        is &= lower[i].high <= upper[i].high;
-    }
-    return is;
-}
-
-/* Check a series. peak_op FLW_UNKNOWN: the op of the peak is not checked. */
-static bool is_series_valid(const struct flw_sheet *sheet, const struct flw_sheet_range *series,
-                            uint64_t peak_bytes, uint64_t peak_op)
-{
-    bool is_valid = true;
-    uint64_t high_bytes = 0;
-    for (size_t i = 0; series != NULL && i < sheet->columns.count; i++) {
-        is_valid &= series[i].low <= series[i].high;
-        high_bytes = flw_max(high_bytes, series[i].high);
-    }
-    return series == NULL ||
-           (is_valid && high_bytes == peak_bytes &&
-            (peak_op == FLW_UNKNOWN ||
-             (peak_op < sheet->op_count &&
-              series[flw_sheet_column(&sheet->columns, peak_op)].high == high_bytes)));
-}
-
+/* Check the known series: each is at most the next one in every column, and has its peak in the column of the op. */
 static bool are_series_valid(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy)
 {
-    size_t count = sheet->columns.count;
-    const struct flw_run_result *result = policy->result;
-    if (!policy->has_series) {
-        return policy->requested == NULL && policy->block == NULL && policy->reserved == NULL;
+    const struct {
+        const struct flw_sheet_range *columns;
+        uint64_t peak_bytes, peak_op;
+    } series[] = {
+        {policy->requested, policy->result->peak_requested_bytes, policy->peak_requested_op},
+        {policy->block, policy->peak_block_bytes, 0 /* unknown */},
+        {policy->reserved, policy->result->statistics.peak_reserved_bytes,
+         policy->peak_reserved_op}};
+    const struct flw_sheet_range *lower = NULL;
+    bool is_valid = true;
+    for (size_t i = 0; is_valid && i < sizeof series / sizeof *series; i++) {
+        const struct flw_sheet_range *columns = series[i].columns;
+        uint64_t high_bytes = 0;
+        for (size_t c = 0; columns != NULL && c < sheet->columns.count; c++) {
+            is_valid &= columns[c].low <= columns[c].high &&
+                        (lower == NULL || lower[c].high <= columns[c].high);
+            high_bytes = flw_max(high_bytes, columns[c].high);
+        }
+        if (columns != NULL) {
+            lower = columns;
+            is_valid &=
+                policy->has_series && high_bytes == series[i].peak_bytes &&
+                series[i].peak_op < sheet->op_count &&
+                (columns == policy->block ||
+                 columns[flw_sheet_column(&sheet->columns, series[i].peak_op)].high == high_bytes);
+        }
     }
-    return is_series_valid(sheet, policy->block, policy->peak_block_bytes, FLW_UNKNOWN) &&
-           is_series_valid(sheet, policy->requested, result->peak_requested_bytes,
-                           flw_min(policy->peak_requested_op, FLW_UNKNOWN - 1)) &&
-           is_series_valid(sheet, policy->reserved, result->statistics.peak_reserved_bytes,
-                           flw_min(policy->peak_reserved_op, FLW_UNKNOWN - 1)) &&
-           is_below(policy->requested, policy->block, count) &&
-           is_below(policy->block, policy->reserved, count) &&
-           is_below(policy->requested, policy->reserved, count);
+    return is_valid;
 }
 
 static bool are_rectangles_valid(const struct flw_sheet *sheet,
                                  const struct flw_sheet_policy *policy)
 {
-    bool is_valid = policy->rectangle_count <= FLW_SHEET_RECTANGLES;
+    bool is_valid =
+        policy->rectangle_count <= FLW_SHEET_RECTANGLES && policy->lane_count <= FLW_SHEET_LANES;
     for (size_t i = 0; is_valid && i < policy->rectangle_count; i++) {
         const struct flw_sheet_rectangle *rectangle = &policy->rectangles[i];
         is_valid = rectangle->block < sheet->trace->block_count && rectangle->bytes != 0 &&
@@ -209,12 +201,6 @@ static bool are_rectangles_valid(const struct flw_sheet *sheet,
                    rectangle->end_op <= sheet->op_count &&
                    (i == 0 || rectangle[-1].block < rectangle->block);
     }
-    return is_valid;
-}
-
-static bool are_lanes_valid(const struct flw_sheet_policy *policy)
-{
-    bool is_valid = policy->lane_count <= FLW_SHEET_LANES;
     for (size_t i = 0; is_valid && i < policy->lane_count; i++) {
         const struct flw_sheet_lane *lane = &policy->lanes[i];
         is_valid = lane->begin < lane->end && (i == 0 || lane[-1].end <= lane->begin);
@@ -245,39 +231,44 @@ static bool is_frame_valid(const struct flw_sheet *sheet, const struct flw_sheet
            (frame->hole_count == 0) == (frame->largest_hole_bytes == 0);
 }
 
-static bool are_frames_valid(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy)
+static bool are_holes_valid(const struct flw_sheet_holes *holes, uint64_t peak_reserved_bytes)
 {
-    bool is_valid = true;
-    for (size_t i = 0; i < policy->frame_count; i++) {
-        is_valid &= is_frame_valid(sheet, &policy->frames[i]);
+    uint64_t total_bytes = 0, largest = holes->largest_bytes;
+    size_t highest = 0;
+    for (size_t bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
+        total_bytes += holes->bytes[bin];
+        highest = holes->bytes[bin] != 0 ? bin : highest;
+    }
+    bool is_in_bin =
+        largest <= 1ull << highest && (highest == 0 || largest > 1ull << (highest - 1));
+    return (total_bytes == 0) == (largest == 0) && (largest == 0 || is_in_bin) &&
+           (holes->count == 0) == (largest == 0) && total_bytes <= peak_reserved_bytes;
+}
+
+static bool is_policy_valid(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy)
+{
+    bool is_valid = are_series_valid(sheet, policy) && are_rectangles_valid(sheet, policy) &&
+                    policy->hole_column_count <= FLW_SHEET_HOLE_COLUMNS;
+    for (size_t i = 0; is_valid && i < policy->frame_count; i++) {
+        is_valid = is_frame_valid(sheet, &policy->frames[i]);
+    }
+    for (size_t i = 0; is_valid && i < policy->hole_column_count; i++) {
+        is_valid =
+            are_holes_valid(&policy->holes[i], policy->result->statistics.peak_reserved_bytes);
     }
     return is_valid;
 }
 
-static bool are_holes_valid(const struct flw_sheet_policy *policy)
+/* Check that the categories at the peak, and the bands in the column that holds most, add up to the program's peak. */
+static bool are_categories_valid(const struct flw_sheet *sheet, size_t kind)
 {
-    bool is_valid = policy->hole_column_count <= FLW_SHEET_HOLE_COLUMNS;
-    for (size_t h = 0; is_valid && h < policy->hole_column_count; h++) {
-        const struct flw_sheet_holes *holes = &policy->holes[h];
-        uint64_t total_bytes = 0, largest = holes->largest_bytes;
-        size_t highest = 0;
-        for (size_t bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
-            total_bytes += holes->bytes[bin];
-            highest = holes->bytes[bin] != 0 ? bin : highest;
-        }
-        bool is_in_bin =
-            largest <= 1ull << highest && (highest == 0 || largest > 1ull << (highest - 1));
-        is_valid = (total_bytes == 0) == (largest == 0) && (largest == 0 || is_in_bin) &&
-                   (holes->count == 0) == (largest == 0) &&
-                   total_bytes <= policy->result->statistics.peak_reserved_bytes;
+    size_t count = sheet->category_count[kind];
+    uint64_t at_peak_bytes = 0, most_bytes = 0;
+    bool is_valid = count <= FLW_SHEET_CATEGORIES;
+    for (size_t i = 0; is_valid && i < count; i++) {
+        at_peak_bytes += sheet->categories[kind][i].at_peak_bytes;
+        is_valid = sheet->categories[kind][i].name[0] != '\0';
     }
-    return is_valid;
-}
-
-/* Return the largest sum of all bands of a kind. */
-static uint64_t most_held(const struct flw_sheet *sheet, size_t kind)
-{
-    uint64_t most_bytes = 0;
     for (size_t c = 0; c < sheet->columns.count; c++) {
         uint64_t sum_bytes = 0;
         for (size_t i = 0; i < sheet->band_count[kind]; i++) {
@@ -285,66 +276,43 @@ static uint64_t most_held(const struct flw_sheet *sheet, size_t kind)
         }
         most_bytes = flw_max(most_bytes, sum_bytes);
     }
-    return most_bytes;
+    return is_valid && (count == 0 || (at_peak_bytes == sheet->program->max_live_bytes &&
+                                       most_bytes == sheet->program->max_live_bytes));
 }
 
-static bool are_categories_valid(const struct flw_sheet *sheet)
+/* Check the sums of a moment, and of the owners with stretches. */
+static bool is_holding_valid(const struct flw_sheet *sheet, const struct flw_sheet_holding *holding)
 {
-    bool is_valid = true;
-    for (size_t kind = 0; is_valid && kind < FLW_SHEET_KIND_COUNT; kind++) {
-        size_t count = sheet->category_count[kind];
-        uint64_t peak_bytes = sheet->program->max_live_bytes, at_peak_bytes = 0;
-        is_valid = count <= FLW_SHEET_CATEGORIES;
-        for (size_t i = 0; is_valid && i < count; i++) {
-            at_peak_bytes += sheet->categories[kind][i].at_peak_bytes;
-            is_valid = sheet->categories[kind][i].name[0] != '\0';
+    uint64_t bytes = holding->rest_bytes, count = holding->rest_count;
+    bool is_valid = holding->owner_count <= FLW_SHEET_OWNERS;
+    for (size_t i = 0; is_valid && i < holding->owner_count; i++) {
+        const struct flw_sheet_owner *owner = &holding->owners[i];
+        struct flw_sheet_owner left = {.bytes = owner->bytes, .count = owner->count};
+        bytes += owner->bytes;
+        count += owner->count;
+        for (size_t s = 0; holding->left != NULL && s < sheet->stretch_count; s++) {
+            left.bytes -= holding->left[i].bytes[s];
+            left.count -= holding->left[i].counts[s];
         }
-        is_valid =
-            is_valid &&
-            (count == 0 || (at_peak_bytes == peak_bytes && most_held(sheet, kind) == peak_bytes));
-    }
-    return is_valid;
-}
-
-static bool is_left_valid(const struct flw_sheet *sheet, const struct flw_sheet_holding *holding)
-{
-    bool is_valid = true;
-    uint64_t bytes = 0, count = 0;
-    for (size_t i = 0; i < sheet->stretch_count; i++) {
-        bytes += sheet->stretches[i].left_bytes;
-        count += sheet->stretches[i].left_count;
-    }
-    for (size_t i = 0; holding->left != NULL && i < holding->owner_count; i++) {
-        uint64_t of_bytes = 0, of_count = 0;
-        for (size_t s = 0; s < sheet->stretch_count; s++) {
-            of_bytes += holding->left[i].bytes[s];
-            of_count += holding->left[i].counts[s];
-        }
-        is_valid &= of_bytes == holding->owners[i].bytes && of_count == holding->owners[i].count;
+        is_valid = (i == 0 || owner->bytes <= owner[-1].bytes) &&
+                   (holding->left == NULL || (left.bytes == 0 && left.count == 0));
     }
     return is_valid && bytes == holding->bytes && count == holding->count;
 }
 
-static bool are_holdings_valid(const struct flw_sheet *sheet)
+static bool are_stretches_valid(const struct flw_sheet *sheet)
 {
-    const struct flw_sheet_stretch *stretches = sheet->stretches;
+    const struct flw_sheet_holding *survivors = &sheet->holdings[FLW_SHEET_SURVIVORS];
+    uint64_t bytes = 0, count = 0;
     bool is_valid = true;
-    for (size_t moment = 0; moment < FLW_SHEET_MOMENT_COUNT; moment++) {
-        const struct flw_sheet_holding *holding = &sheet->holdings[moment];
-        uint64_t bytes = holding->rest_bytes, count = holding->rest_count;
-        for (size_t i = 0; i < holding->owner_count; i++) {
-            bytes += holding->owners[i].bytes;
-            count += holding->owners[i].count;
-            is_valid &= i == 0 || holding->owners[i].bytes <= holding->owners[i - 1].bytes;
-        }
-        is_valid &= bytes == holding->bytes && count == holding->count &&
-                    holding->owner_count <= FLW_SHEET_OWNERS;
-    }
     for (size_t i = 0; i < sheet->stretch_count; i++) {
-        is_valid &= stretches[i].end_op <= sheet->op_count &&
-                    (i == 0 || stretches[i].end_op >= stretches[i - 1].end_op);
+        const struct flw_sheet_stretch *stretch = &sheet->stretches[i];
+        bytes += stretch->left_bytes;
+        count += stretch->left_count;
+        is_valid &=
+            stretch->end_op <= sheet->op_count && (i == 0 || stretch->end_op >= stretch[-1].end_op);
     }
-    return is_valid && is_left_valid(sheet, &sheet->holdings[FLW_SHEET_SURVIVORS]);
+    return is_valid && bytes == survivors->bytes && count == survivors->count;
 }
 
 static bool are_counts_valid(const struct flw_sheet *sheet)
@@ -355,10 +323,8 @@ static bool are_counts_valid(const struct flw_sheet *sheet)
         size_count += sheet->size_count[i];
         for (size_t j = 0; j < FLW_SHEET_LIFE_BINS; j++) {
             both_count += sheet->size_life[i][j];
+            life_count += i == 0 ? sheet->life_count[j] : 0;
         }
-    }
-    for (size_t j = 0; j < FLW_SHEET_LIFE_BINS; j++) {
-        life_count += sheet->life_count[j];
     }
     for (size_t i = 0; i < sheet->mark_count; i++) {
         is_valid &= sheet->marks[i].begin_op <= sheet->marks[i].end_op &&
@@ -371,13 +337,16 @@ static bool are_counts_valid(const struct flw_sheet *sheet)
 
 bool flw_sheet_is_valid(const struct flw_sheet *sheet)
 {
-    bool is_valid = are_columns_valid(sheet) && are_categories_valid(sheet) &&
-                    are_holdings_valid(sheet) && are_counts_valid(sheet);
+    bool is_valid =
+        are_columns_valid(sheet) && are_counts_valid(sheet) && are_stretches_valid(sheet);
+    for (size_t kind = 0; is_valid && kind < FLW_SHEET_KIND_COUNT; kind++) {
+        is_valid = are_categories_valid(sheet, kind);
+    }
+    for (size_t moment = 0; is_valid && moment < FLW_SHEET_MOMENT_COUNT; moment++) {
+        is_valid = is_holding_valid(sheet, &sheet->holdings[moment]);
+    }
     for (size_t i = 0; is_valid && i < sheet->policy_count; i++) {
-        const struct flw_sheet_policy *policy = &sheet->policies[i];
-        is_valid = policy->result != NULL && are_series_valid(sheet, policy) &&
-                   are_rectangles_valid(sheet, policy) && are_lanes_valid(policy) &&
-                   are_frames_valid(sheet, policy) && are_holes_valid(policy);
+        is_valid = sheet->policies[i].result != NULL && is_policy_valid(sheet, &sheet->policies[i]);
     }
     return is_valid;
 }

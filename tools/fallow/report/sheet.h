@@ -326,6 +326,9 @@ struct flw_sheet {
     uint64_t peak_op;            /* op of the requested peak when nothing fails */
     bool has_times;
 
+    struct flw_life *lives; /* by block */
+    uint32_t *selected;     /* blocks to draw as rectangles, in ascending order */
+    size_t selected_count, unselected_count;
     struct flw_sheet_columns columns;
     struct flw_sheet_policy *policies;
     size_t policy_count;
