@@ -76,8 +76,8 @@ struct record {
     uint64_t offset;
     uint64_t values[KEY_COUNT]; /* without signs */
     enum state states[KEY_COUNT];
-    bool is_memory, is_complete, is_operator, is_python;
-    uint32_t stack, caller_file, caller_line;
+    bool is_memory, is_complete, is_operator;
+    struct flw_kineto_slice slice; /* what its texts give */
 };
 
 /* A memory event of a device. */
@@ -179,17 +179,17 @@ static bool note_text(struct import *import, struct record *record, enum key key
         record->is_complete = strcmp(text, "X") == 0;
         return true;
     case KEY_CATEGORY:
-        record->is_python = strcmp(text, "python_function") == 0;
+        record->slice.is_python = strcmp(text, "python_function") == 0;
         record->is_operator = strcmp(text, "cpu_op") == 0 || strcmp(text, "Operator") == 0;
         return true;
     case KEY_STACK:
         flw_json_unescape(json);
         return flw_kinetostacks_add_stack(&import->slices, json->text, json->is_cut,
-                                          &record->stack);
+                                          &record->slice.stack);
     case KEY_CALLER:
         flw_json_unescape(json);
-        return flw_kinetostacks_add_place(&import->slices, json->text, &record->caller_file,
-                                          &record->caller_line);
+        return flw_kinetostacks_add_place(&import->slices, json->text, &record->slice.caller_file,
+                                          &record->slice.caller_line);
     default:
         return true;
     }
@@ -285,24 +285,19 @@ static bool find_thread(struct import *import, const struct record *record, uint
 }
 
 /* Add a slice, unless name, time, duration or thread is missing. Returns false if memory runs out. */
-static bool add_slice(struct import *import, const struct record *record)
+static bool add_slice(struct import *import, struct record *record)
 {
-    struct flw_kineto_slice slice = {
-        .begin_ns = record->values[KEY_TIME],
-        .stack = record->stack,
-        .caller_file = record->caller_file,
-        .caller_line = record->caller_line,
-        .is_python = record->is_python,
-    };
+    struct flw_kineto_slice *slice = &record->slice;
+    slice->begin_ns = record->values[KEY_TIME];
     if (import->name[0] == '\0' || record->states[KEY_TIME] != STATE_WHOLE ||
         record->states[KEY_DURATION] != STATE_WHOLE ||
-        __builtin_add_overflow(slice.begin_ns, record->values[KEY_DURATION], &slice.end_ns)) {
+        __builtin_add_overflow(slice->begin_ns, record->values[KEY_DURATION], &slice->end_ns)) {
         return true;
     }
-    return find_thread(import, record, &slice.thread) &&
-           (slice.thread == NO_THREAD ||
-            (flw_kinetostacks_add_frame(&import->slices, import->name, &slice.frame) &&
-             flw_kinetostacks_add_slice(&import->slices, &slice)));
+    return find_thread(import, record, &slice->thread) &&
+           (slice->thread == NO_THREAD ||
+            (flw_kinetostacks_add_frame(&import->slices, import->name, &slice->frame) &&
+             flw_kinetostacks_add_slice(&import->slices, slice)));
 }
 
 /* Returns false if memory runs out. */
@@ -315,7 +310,7 @@ static bool add_sample(struct import *import, const struct record *record)
         .total_allocated = record->values[KEY_TOTAL_ALLOCATED],
         .total_reserved = record->values[KEY_TOTAL_RESERVED],
         .order = (uint32_t)import->sample_count,
-        .stack = record->stack,
+        .stack = record->slice.stack,
         .device = (uint16_t)record->values[KEY_DEVICE],
         .is_free = record->states[KEY_BYTES] == STATE_NEGATIVE,
         .has_reserved = record->states[KEY_TOTAL_RESERVED] == STATE_WHOLE,
@@ -346,7 +341,7 @@ static bool read_event(struct import *import)
         return false;
     }
     if (!record.is_memory) {
-        bool is_call = record.is_complete && (record.is_python || record.is_operator);
+        bool is_call = record.is_complete && (record.slice.is_python || record.is_operator);
         return !is_call || add_slice(import, &record) || fail_memory(import);
     }
     bool is_device = may_be_device(&record);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/compare.h"
-#include "record/array.h"
 #include "trace/trace/largearray.h"
 
 /* ---- names ---- */
@@ -106,7 +105,7 @@ bool flw_kinetostacks_add_slice(struct flw_kinetostacks *slices,
         return false;
     }
     slices->slices[slices->count] = *slice;
-    slices->slices[slices->count].order = (uint32_t)slices->count;
+    slices->slices[slices->count].link = (uint32_t)slices->count;
     slices->count++;
     return true;
 }
@@ -118,50 +117,33 @@ static int compare_slices(const void *a, const void *b)
     int order = flw_compare_u32(&x->thread, &y->thread);
     order = order != 0 ? order : flw_compare_u64(&x->begin_ns, &y->begin_ns);
     order = order != 0 ? order : flw_compare_u64(&y->end_ns, &x->end_ns);
-    return order != 0 ? order : flw_compare_u32(&x->order, &y->order);
+    return order != 0 ? order : flw_compare_u32(&x->link, &y->link);
 }
 
+/* Return the number of the slice, or of the innermost one around it, that is on the thread and lasts until `end_ns`;
+ * each plus 1; 0: none. */
+static uint32_t lasting(const struct flw_kinetostacks *slices, size_t number, uint32_t thread,
+                        uint64_t end_ns)
+{
+    while (number > 0 && (slices->slices[number - 1].thread != thread ||
+                          slices->slices[number - 1].end_ns < end_ns)) {
+        number = slices->slices[number - 1].link;
+    }
+    return (uint32_t)number;
+}
+
+/* A slice that ends after the one around it is a sibling: with clocks of whole microseconds, consecutive slices may
+ * share a moment. */
 void flw_kinetostacks_begin(struct flw_kinetostacks *slices)
 {
     if (slices->count > 0) {
         qsort(slices->slices, slices->count, sizeof *slices->slices, compare_slices);
     }
+    for (size_t i = 0; i < slices->count; i++) {
+        struct flw_kineto_slice *slice = &slices->slices[i];
+        slice->link = lasting(slices, i, slice->thread, slice->end_ns);
+    }
     slices->next = 0;
-    slices->open_count = 0;
-}
-
-static struct flw_kineto_slice *innermost(const struct flw_kinetostacks *slices)
-{
-    return slices->open_count == 0 ? NULL : &slices->slices[slices->open[slices->open_count - 1]];
-}
-
-/* Close slices of other threads and those that ended before `time_ns`. */
-static void close_until(struct flw_kinetostacks *slices, uint32_t thread, uint64_t time_ns)
-{
-    const struct flw_kineto_slice *last;
-    while ((last = innermost(slices)) != NULL &&
-           (last->thread != thread || last->end_ns < time_ns)) {
-        slices->open_count--;
-    }
-}
-
-/* Open slices that have begun. A slice that ends after the one around it is a sibling: with clocks of whole
- * microseconds, consecutive slices may share a moment. */
-static bool open_until(struct flw_kinetostacks *slices, uint32_t thread, uint64_t time_ns)
-{
-    for (; slices->next < slices->count; slices->next++) {
-        const struct flw_kineto_slice *slice = &slices->slices[slices->next];
-        if (slice->thread > thread || (slice->thread == thread && slice->begin_ns > time_ns)) {
-            break;
-        }
-        close_until(slices, slice->thread, slice->end_ns);
-        if (!FLW_ARRAY_FITS(slices->open, slices->open_count, slices->open_room)) {
-            return false;
-        }
-        slices->open[slices->open_count++] = slices->next;
-    }
-    close_until(slices, thread, time_ns);
-    return true;
 }
 
 /* Return the slice's frame, at the line of the enclosed call if that is known. */
@@ -177,37 +159,33 @@ static bool place_frame(struct flw_kinetostacks *slices, const struct flw_kineto
     return flw_stacks_put_frame(slices->stacks, &frame, out_frame);
 }
 
-/* After the frames of operators, append the callers of the innermost operator that has any. */
-static size_t append_callers(const struct flw_kinetostacks *slices, uint32_t stack,
-                             uint32_t *frames, size_t count)
-{
-    struct flw_stack_walk walk = flw_stacks_walk(slices->stacks, stack);
-    while (count < FLW_STACK_DEPTH_MOST && flw_stacks_next(&walk, &frames[count])) {
-        count++;
-    }
-    return count;
-}
-
 bool flw_kinetostacks_find(struct flw_kinetostacks *slices, uint32_t thread, uint64_t time_ns,
                            uint32_t *out_stack)
 {
     uint32_t frames[FLW_STACK_DEPTH_MOST], callers = 0;
     const struct flw_kineto_slice *called = NULL; /* the Python call below the present one */
     size_t count = 0;
-    *out_stack = 0;
-    if (!open_until(slices, thread, time_ns)) {
-        return false;
+    while (slices->next < slices->count && (slices->slices[slices->next].thread < thread ||
+                                            (slices->slices[slices->next].thread == thread &&
+                                             slices->slices[slices->next].begin_ns <= time_ns))) {
+        slices->next++;
     }
-    for (size_t i = slices->open_count; i > 0 && count < FLW_STACK_DEPTH_MOST; i--) {
-        const struct flw_kineto_slice *slice = &slices->slices[slices->open[i - 1]];
+    for (uint32_t number = lasting(slices, slices->next, thread, time_ns);
+         number > 0 && count < FLW_STACK_DEPTH_MOST;) {
+        const struct flw_kineto_slice *slice = &slices->slices[number - 1];
         if (!place_frame(slices, slice, called, &frames[count++])) {
             return false;
         }
         called = slice->is_python ? slice : called;
         callers = callers == 0 ? slice->stack : callers;
+        number = slice->link;
     }
-    if (called == NULL) { /* otherwise the slices contain the code */
-        count = append_callers(slices, callers, frames, count);
+    if (called ==
+        NULL) { /* no slice has the code: append the callers of the innermost operator with any */
+        struct flw_stack_walk walk = flw_stacks_walk(slices->stacks, callers);
+        while (count < FLW_STACK_DEPTH_MOST && flw_stacks_next(&walk, &frames[count])) {
+            count++;
+        }
     }
     return flw_stacks_add(slices->stacks, frames, count, out_stack);
 }
@@ -215,6 +193,5 @@ bool flw_kinetostacks_find(struct flw_kinetostacks *slices, uint32_t thread, uin
 void flw_kinetostacks_finish(struct flw_kinetostacks *slices)
 {
     flw_largearray_free(slices->slices, slices->room, sizeof *slices->slices);
-    free(slices->open);
     *slices = (struct flw_kinetostacks){0};
 }

@@ -17,7 +17,9 @@
 
 struct flw_kineto_slice {
     uint64_t begin_ns, end_ns;
-    uint32_t thread, order; /* in the file */
+    uint32_t thread;
+    uint32_t
+        link; /* order in the file; after flw_kinetostacks_begin 1 + the enclosing slice, 0: none */
     uint32_t frame;
     uint32_t stack;                    /* of the caller, if the file has it; 0: unknown */
     uint32_t caller_file, caller_line; /* line and text of the file of the call; 0: unknown */
@@ -29,8 +31,7 @@ struct flw_kinetostacks {
     struct flw_stacks *stacks;
     struct flw_kineto_slice *slices; /* largearray.h's */
     size_t count, room;
-    size_t *open; /* slices that enclose the present moment, outermost first */
-    size_t open_count, open_room, next;
+    size_t next; /* first slice after the last moment */
 };
 
 /* Add a name of a slice, a place "FILE:LINE", or a "Call stack", without JSON's escapes. `text` is modified. Each
@@ -41,15 +42,14 @@ bool flw_kinetostacks_add_place(struct flw_kinetostacks *slices, char *text, uin
 bool flw_kinetostacks_add_stack(struct flw_kinetostacks *slices, char *text, bool is_cut,
                                 uint32_t *out_stack);
 
-/* Add a slice; `order` is set here. */
+/* Add a slice; `link` is set here. */
 bool flw_kinetostacks_add_slice(struct flw_kinetostacks *slices,
                                 const struct flw_kineto_slice *slice);
 
 /* Sort the slices after the last one, before stacks are requested. */
 void flw_kinetostacks_begin(struct flw_kinetostacks *slices);
 
-/* Find the stack at a moment of a thread; 0: none. Moments ascend by thread, then by time. Amortised O(1) per slice,
- * O(depth) per moment. */
+/* Find the stack at a moment of a thread; 0: none. Moments ascend by thread, then by time. O(depth) per moment. */
 bool flw_kinetostacks_find(struct flw_kinetostacks *slices, uint32_t thread, uint64_t time_ns,
                            uint32_t *out_stack);
 
