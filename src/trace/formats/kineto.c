@@ -2,7 +2,7 @@
  *
  * Owns: selecting the device memory events of a profiler's trace, ordering them across threads, and deriving from their
  * totals the memory allocated before the first event.
- * Does not: number blocks (history.c), find stacks from slices (kinetostacks.h), or read other parts of such a file.
+ * Does not: number blocks (history.c), find stacks from slices (kinetostacks.c), or read other parts of such a file.
  *
  *   {"traceEvents": [event, ...], ...} or [event, ...], an event of interest being
  *   {"ph": "i", "name": "[memory]", "pid": N, "tid": N, "ts": MICROSECONDS, "args": {"Device Type": 1,
@@ -27,7 +27,6 @@
 #include "base/bits.h"
 #include "base/compare.h"
 #include "record/array.h"
-#include "trace/formats/kinetostacks.h"
 #include "trace/io/json.h"
 #include "trace/trace/history.h"
 #include "trace/trace/measure.h"

@@ -2,7 +2,7 @@
  *
  * Owns: parsing names as frames, and walking the slices thread by thread.
  */
-#include "trace/formats/kinetostacks.h"
+#include "trace/formats/kineto.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 
 /* ---- names ---- */
 
-/* Parse the 32-bit number that ends at `end`. Returns the begin, or NULL if there is none. */
-static const char *number_before(const char *text, const char *end, uint32_t *out)
+/* Parse the 32-bit number between the character `before` and `end`. Returns the place of `before`, or NULL. */
+static const char *take_line(const char *text, const char *end, char before, uint32_t *out)
 {
     const char *begin = end;
     uint64_t value = 0;
@@ -23,8 +23,9 @@ static const char *number_before(const char *text, const char *end, uint32_t *ou
     for (const char *at = begin; at < end && value <= UINT32_MAX; at++) {
         value = value * 10 + (uint64_t)(*at - '0');
     }
-    *out = (uint32_t)value;
-    return begin < end && value <= UINT32_MAX ? begin : NULL;
+    bool is_line = begin > text && begin < end && begin[-1] == before && value <= UINT32_MAX;
+    *out = is_line ? (uint32_t)value : 0;
+    return is_line ? begin - 1 : NULL;
 }
 
 /* Remove " at 0x7f2a4c", which identifies an object, so that all objects share a frame. */
@@ -49,14 +50,12 @@ bool flw_kinetostacks_add_frame(struct flw_kinetostacks *slices, char *text, uin
 {
     static const char mark[] = "): ";
     struct flw_frame frame = {0};
-    const char *function = text, *file_end = text, *paren = strstr(text, mark);
-    const char *number = paren != NULL ? number_before(text, paren, &frame.line) : NULL;
-    if (number != NULL && number > text && number[-1] == '(') {
-        file_end = number - 1;
-        function = paren + strlen(mark);
-    } else {
-        frame.line = 0;
+    const char *paren = strstr(text, mark);
+    const char *file_end = paren != NULL ? take_line(text, paren, '(', &frame.line) : NULL;
+    const char *function = file_end != NULL ? paren + strlen(mark) : text;
+    if (file_end == NULL) {
         cut_address(text);
+        file_end = text;
     }
     return add_text(slices, function, strlen(function), &frame.function) &&
            add_text(slices, text, (size_t)(file_end - text), &frame.file) &&
@@ -66,12 +65,12 @@ bool flw_kinetostacks_add_frame(struct flw_kinetostacks *slices, char *text, uin
 bool flw_kinetostacks_add_place(struct flw_kinetostacks *slices, char *text, uint32_t *out_file,
                                 uint32_t *out_line)
 {
-    const char *number = number_before(text, text + strlen(text), out_line);
-    if (number == NULL || number < text + 2 || number[-1] != ':') {
+    const char *colon = take_line(text, text + strlen(text), ':', out_line);
+    if (colon == NULL || colon == text) {
         *out_line = 0;
         return true;
     }
-    return add_text(slices, text, (size_t)(number - 1 - text), out_file);
+    return add_text(slices, text, (size_t)(colon - text), out_file);
 }
 
 /* If the text is cut, the last frame is incomplete and left out. */

@@ -21,7 +21,6 @@
 #include "trace/trace/notes.h"
 #include "trace/trace/phases.h"
 
-#define DEVICES_MAX    1024
 #define SETTINGS_BYTES 512
 
 struct device {
@@ -45,7 +44,7 @@ struct import {
     struct flw_phases phases;
     struct flw_notes notes;
     struct flw_pickle_value segments, traces, annotations; /* lists; absent if there are none */
-    struct device devices[DEVICES_MAX];
+    struct device devices[FLW_PYTORCH_DEVICES];
     int device_count, active_count, device; /* active: with events; device: the one to read */
     uint64_t steps_left;                    /* of the walk */
     uint64_t unplaced_count; /* annotations without a place: they or the events have no times */
@@ -143,7 +142,7 @@ static bool each(struct import *import, struct flw_pickle_value list, const char
 
 static void add_device(struct import *import, struct flw_pickle_value list)
 {
-    if (import->device_count == DEVICES_MAX) {
+    if (import->device_count == FLW_PYTORCH_DEVICES) {
         fail_at(import, import->traces, "more than 1024 devices");
     } else if (list.kind != FLW_PICKLE_LIST) {
         fail_at(import, list, "the trace of a device is no list");
@@ -157,7 +156,7 @@ static void add_device(struct import *import, struct flw_pickle_value list)
 static void count_segment(struct import *import, struct flw_pickle_value segment)
 {
     uint64_t device = number_or(import, segment, WORD_DEVICE, 0);
-    if (device >= DEVICES_MAX) {
+    if (device >= FLW_PYTORCH_DEVICES) {
         fail_at(import, segment, "\"device\" is not a device number");
         return;
     }
@@ -515,14 +514,14 @@ static void print_settings(struct import *import, struct flw_pickle_value dict,
 static bool begin_notes(struct import *import)
 {
     struct flw_pickle_value dict = get(import, import->pickle.root, WORD_ALLOCATOR_SETTINGS);
-    bool are_recorded[DEVICES_MAX];
+    bool are_recorded[FLW_PYTORCH_DEVICES];
     char settings[SETTINGS_BYTES];
-    for (int i = 0; i < DEVICES_MAX; i++) {
+    for (int i = 0; i < FLW_PYTORCH_DEVICES; i++) {
         are_recorded[i] = is_recorded(&import->devices[i]);
     }
     print_settings(import, dict, settings);
     return flw_notes_add_lines(&import->notes, "origin pytorch snapshot\n") &&
-           flw_notes_add_devices(&import->notes, are_recorded, DEVICES_MAX) &&
+           flw_notes_add_devices(&import->notes, are_recorded, FLW_PYTORCH_DEVICES) &&
            flw_notes_add_lines(&import->notes, settings) &&
            (!flw_pickle_is_true(get(import, dict, WORD_OVERFLOWED)) ||
             flw_notes_add_lines(&import->notes, FLW_NOTES_OVERWRITTEN " yes\n"));

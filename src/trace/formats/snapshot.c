@@ -20,6 +20,15 @@
 
 #define BATCH 1000 /* items of a list between two marks, as in Python */
 
+/* Opcodes of protocol 4, those of pickle.c. In a dict, keys and values alternate. */
+#define DICT       "}("
+#define DICT_END   "u"
+#define EMPTY_LIST "]"
+#define LIST_MORE  "("
+#define LIST       EMPTY_LIST LIST_MORE
+#define LIST_END   "e"
+#define MEMOIZE    "\x94"
+
 struct writer {
     FILE *file;
     const struct flw_trace *trace;
@@ -35,7 +44,7 @@ struct writer {
     const struct flw_trace_remark *remark; /* the same */
 };
 
-/* ---- opcodes of a pickle, protocol 4; those of pickle.c ---- */
+/* ---- opcodes ---- */
 
 static void put_codes(struct writer *w, const char *codes)
 {
@@ -59,7 +68,7 @@ static void put_code(struct writer *w, char code, uint64_t value, unsigned count
 /* Store the last value in the memo and return the number, from 1, for writing that value again. */
 static uint32_t memoize(struct writer *w)
 {
-    put_codes(w, "\x94");
+    put_codes(w, MEMOIZE);
     return ++w->memo_count;
 }
 
@@ -122,33 +131,12 @@ static void put_word_pair(struct writer *w, enum word key, enum word value)
     put_word(w, value);
 }
 
-/* Open a dict, in which keys and values alternate until the dict is closed. */
-static void open_dict(struct writer *w)
-{
-    put_codes(w, "}(");
-}
-
-static void close_dict(struct writer *w)
-{
-    put_codes(w, "u");
-}
-
-/* Open a list. Before each item, next_item needs the item's number from 0. */
-static void open_list(struct writer *w)
-{
-    put_codes(w, "](");
-}
-
-static void next_item(struct writer *w, uint64_t number)
+/* Before each item of a list, put_item needs the item's number from 0. */
+static void put_item(struct writer *w, uint64_t number)
 {
     if (number > 0 && number % BATCH == 0) {
-        put_codes(w, "e(");
+        put_codes(w, LIST_END LIST_MORE);
     }
-}
-
-static void close_list(struct writer *w)
-{
-    put_codes(w, "e");
 }
 
 static void put_pool(struct writer *w, enum word key, uint32_t pool)
@@ -176,13 +164,13 @@ static void put_frame(struct writer *w, uint32_t number)
     if (put_again(w, w->frame_places[number])) {
         return;
     }
-    open_dict(w);
+    put_codes(w, DICT);
     put_word(w, WORD_NAME);
     put_stacks_text(w, frame->function);
     put_word(w, WORD_FILENAME);
     put_stacks_text(w, frame->file);
     put_number_pair(w, WORD_LINE, frame->line);
-    close_dict(w);
+    put_codes(w, DICT_END);
     w->frame_places[number] = memoize(w);
 }
 
@@ -192,14 +180,14 @@ static void put_frames(struct writer *w, uint32_t stack)
     uint64_t number = 0;
     put_word(w, WORD_FRAMES);
     if (stack == 0) {
-        put_codes(w, "]");
+        put_codes(w, EMPTY_LIST);
     } else if (!put_again(w, w->stack_places[stack])) {
-        open_list(w);
+        put_codes(w, LIST);
         for (uint32_t frame; flw_stacks_next(&walk, &frame);) {
-            next_item(w, number++);
+            put_item(w, number++);
             put_frame(w, frame);
         }
-        close_list(w);
+        put_codes(w, LIST_END);
         w->stack_places[stack] = memoize(w);
     }
 }
@@ -247,8 +235,8 @@ static void put_event(struct writer *w, const struct flw_trace_event *event, uin
     while (operations[action] != op) {
         action++;
     }
-    next_item(w, number);
-    open_dict(w);
+    put_item(w, number);
+    put_codes(w, DICT);
     put_word_pair(w, WORD_ACTION, (enum word)action);
     if (op == FLW_TRACE_OOM) {
         put_device_free(w);
@@ -267,14 +255,14 @@ static void put_event(struct writer *w, const struct flw_trace_event *event, uin
     put_remark(w, WORD_COMPILE_CONTEXT, w->remark->compile_context);
     put_remark(w, WORD_USER_METADATA, w->remark->user_metadata);
     put_frames(w, stack);
-    close_dict(w);
+    put_codes(w, DICT_END);
 }
 
 static void put_events(struct writer *w)
 {
     struct flw_trace_walk walk = {0};
     uint64_t number = 0;
-    open_list(w);
+    put_codes(w, LIST);
     for (size_t i = 0; i < w->trace->event_count; i++) {
         const struct flw_trace_event *event = &w->trace->events[i];
         if (!is_written(w, event->op)) {
@@ -290,21 +278,22 @@ static void put_events(struct writer *w)
             put_event(w, event, FLW_TRACE_FREE_DONE, stack, number++);
         }
     }
-    close_list(w);
+    put_codes(w, LIST_END);
 }
 
 /* Write a list for each device up to this one. */
 static void put_device_traces(struct writer *w)
 {
+    int device = 0;
     put_word(w, WORD_DEVICE_TRACES);
-    open_list(w);
-    for (int device = 0; device < w->trace->device; device++) {
-        next_item(w, (uint64_t)device);
-        put_codes(w, "]");
+    put_codes(w, LIST);
+    for (; device < w->trace->device; device++) {
+        put_item(w, (uint64_t)device);
+        put_codes(w, EMPTY_LIST);
     }
-    next_item(w, (uint64_t)w->trace->device);
+    put_item(w, (uint64_t)device);
     put_events(w);
-    close_list(w);
+    put_codes(w, LIST_END);
 }
 
 /* Write the annotations, unless the events have no times: then phases cannot be placed. */
@@ -319,19 +308,19 @@ static void put_annotations(struct writer *w)
         }
         if (number == 0) {
             put_word(w, WORD_ANNOTATIONS);
-            open_list(w);
+            put_codes(w, LIST);
         }
-        next_item(w, number++);
-        open_dict(w);
+        put_item(w, number++);
+        put_codes(w, DICT);
         put_word_pair(w, WORD_STAGE, event->op == FLW_TRACE_PHASE_BEGIN ? WORD_START : WORD_END);
         put_word(w, WORD_NAME);
         put_text(w, flw_trace_name(trace, &trace->details[i]));
         put_number_pair(w, WORD_DEVICE, (uint64_t)trace->device);
         put_time(w, event);
-        close_dict(w);
+        put_codes(w, DICT_END);
     }
     if (number > 0) {
-        close_list(w);
+        put_codes(w, LIST_END);
     }
 }
 
@@ -343,22 +332,26 @@ struct extent {
     uint32_t stack;
 };
 
-/* Return the extent of block number `at`, rounded up as far as there is room. */
-static struct extent extent_of(const struct writer *w, size_t at, uint64_t segment_end)
+/* Get the extent of block number `at`, rounded up as far as there is room. Returns false after the segment's end. */
+static bool get_extent(const struct writer *w, size_t at, uint64_t segment_end, struct extent *out)
 {
     const struct flw_remains *remains = &w->remains;
+    if (at == remains->block_count || remains->blocks[at].address >= segment_end) {
+        return false;
+    }
     const struct flw_trace_block *block = &w->trace->blocks[remains->blocks[at].block];
     uint64_t address = remains->blocks[at].address;
     uint64_t next = at + 1 < remains->block_count ? remains->blocks[at + 1].address : segment_end;
     uint64_t room = (next < segment_end ? next : segment_end) - address;
     uint64_t bytes = flw_remains_round(block->size_bytes);
-    return (struct extent){
+    *out = (struct extent){
         .address = address,
         .bytes = bytes < room ? bytes : room,
         .requested_bytes = block->size_bytes,
         .state = block->freed ? WORD_ACTIVE_PENDING_FREE : WORD_ACTIVE_ALLOCATED,
         .stack = remains->stacks[remains->blocks[at].block],
     };
+    return true;
 }
 
 /* Write an extent, unless it is an empty hole. */
@@ -367,25 +360,24 @@ static void put_extent(struct writer *w, struct extent extent, uint64_t *number)
     if (extent.state == WORD_INACTIVE && extent.bytes == 0) {
         return;
     }
-    next_item(w, (*number)++);
-    open_dict(w);
+    put_item(w, (*number)++);
+    put_codes(w, DICT);
     put_number_pair(w, WORD_ADDRESS, extent.address);
     put_number_pair(w, WORD_SIZE, extent.bytes);
     put_number_pair(w, WORD_REQUESTED_SIZE, extent.requested_bytes);
     put_word_pair(w, WORD_STATE, extent.state);
     put_frames(w, extent.stack);
-    close_dict(w);
+    put_codes(w, DICT_END);
 }
 
 static void put_blocks(struct writer *w, const struct flw_trace_segment *segment)
 {
     uint64_t number = 0, end = segment->address + segment->size_bytes;
-    struct extent hole = {.address = segment->address, .state = WORD_INACTIVE};
+    struct extent hole = {.address = segment->address, .state = WORD_INACTIVE}, extent;
     put_word(w, WORD_BLOCKS);
-    open_list(w);
+    put_codes(w, LIST);
     for (size_t at = flw_remains_find(&w->remains, segment->address);
-         at < w->remains.block_count && w->remains.blocks[at].address < end; at++) {
-        struct extent extent = extent_of(w, at, end);
+         get_extent(w, at, end, &extent); at++) {
         hole.bytes = extent.address - hole.address;
         put_extent(w, hole, &number);
         put_extent(w, extent, &number);
@@ -393,16 +385,16 @@ static void put_blocks(struct writer *w, const struct flw_trace_segment *segment
     }
     hole.bytes = end - hole.address;
     put_extent(w, hole, &number);
-    close_list(w);
+    put_codes(w, LIST_END);
 }
 
 static void put_sums(struct writer *w, const struct flw_trace_segment *segment)
 {
     uint64_t end = segment->address + segment->size_bytes;
     uint64_t allocated = 0, active = 0, requested = 0;
+    struct extent extent;
     for (size_t at = flw_remains_find(&w->remains, segment->address);
-         at < w->remains.block_count && w->remains.blocks[at].address < end; at++) {
-        struct extent extent = extent_of(w, at, end);
+         get_extent(w, at, end, &extent); at++) {
         bool is_live = extent.state == WORD_ACTIVE_ALLOCATED;
         allocated += is_live ? extent.bytes : 0;
         requested += is_live ? extent.requested_bytes : 0;
@@ -416,8 +408,8 @@ static void put_sums(struct writer *w, const struct flw_trace_segment *segment)
 
 static void put_segment(struct writer *w, const struct flw_trace_segment *segment, uint64_t number)
 {
-    next_item(w, number);
-    open_dict(w);
+    put_item(w, number);
+    put_codes(w, DICT);
     put_number_pair(w, WORD_DEVICE, (uint64_t)w->trace->device);
     put_number_pair(w, WORD_ADDRESS, segment->address);
     put_sums(w, segment);
@@ -428,22 +420,22 @@ static void put_segment(struct writer *w, const struct flw_trace_segment *segmen
     put_codes(w, segment->is_expandable ? "\x88" : "\x89");
     put_frames(w, segment->stack);
     put_blocks(w, segment);
-    close_dict(w);
+    put_codes(w, DICT_END);
 }
 
 static void put_snapshot(struct writer *w)
 {
     put_codes(w, "\x80\x04");
-    open_dict(w);
+    put_codes(w, DICT);
     put_word(w, WORD_SEGMENTS);
-    open_list(w);
+    put_codes(w, LIST);
     for (size_t i = 0; i < w->remains.segment_count; i++) {
         put_segment(w, &w->remains.segments[i], i);
     }
-    close_list(w);
+    put_codes(w, LIST_END);
     put_device_traces(w);
     put_annotations(w);
-    close_dict(w);
+    put_codes(w, DICT_END);
     put_codes(w, ".");
 }
 
