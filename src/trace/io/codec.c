@@ -29,7 +29,7 @@
 struct flw_codec {
     enum flw_codec_kind kind;
     bool packs;
-    bool is_between; /* gzip, zstd: between two archives */
+    bool is_between; /* unpacking: an archive has ended, no other has begun */
 #if FLW_HAS_LZMA
     lzma_stream xz;
 #endif
@@ -42,67 +42,51 @@ struct flw_codec {
 #endif
 };
 
+/* The text for an error of a library; the last one, with code 0, is for all others. */
+struct problem {
+    int code;
+    const char *text;
+};
+
+#define NO_MEMORY "no memory to unpack it"
+
 #if FLW_HAS_LZMA || FLW_HAS_ZLIB || FLW_HAS_ZSTD
-static enum flw_codec_step fail(const char **out_problem, const char *problem)
+static enum flw_codec_step fail(const struct problem *problems, int code, const char **out_problem)
 {
-    *out_problem = problem;
+    while (problems->code != code && problems->code != 0) {
+        problems++;
+    }
+    *out_problem = problems->text;
     return FLW_CODEC_FAILED;
 }
 #endif
 
-enum flw_codec_kind flw_codec_tell(const unsigned char *bytes, size_t count)
+static void advance(struct flw_codec_buffers *buffers, size_t taken, size_t given)
 {
-    static const unsigned char xz[] = {0xFD, '7', 'z', 'X', 'Z', 0};
-    static const unsigned char gzip[] = {0x1F, 0x8B};
-    static const unsigned char zstd[] = {0x28, 0xB5, 0x2F, 0xFD};
-    if (count >= sizeof(xz) && memcmp(bytes, xz, sizeof(xz)) == 0) {
-        return FLW_CODEC_XZ;
-    }
-    if (count >= sizeof(gzip) && memcmp(bytes, gzip, sizeof(gzip)) == 0) {
-        return FLW_CODEC_GZIP;
-    }
-    if (count >= sizeof(zstd) && memcmp(bytes, zstd, sizeof(zstd)) == 0) {
-        return FLW_CODEC_ZSTD;
-    }
-    return FLW_CODEC_PLAIN;
+    buffers->in += taken;
+    buffers->in_count -= taken;
+    buffers->out += given;
+    buffers->out_room -= given;
 }
 
 /* ---- xz ---- */
 
 #if FLW_HAS_LZMA
-static const char *start_xz(struct flw_codec *codec)
+static const struct problem xz_problems[] = {
+    {LZMA_MEM_ERROR, NO_MEMORY},
+    {LZMA_MEMLIMIT_ERROR, "its dictionary is larger than 256 MiB; pack it with `xz -9` or less"},
+    {LZMA_FORMAT_ERROR, "the .xz data is corrupt"},
+    {LZMA_DATA_ERROR, "the .xz data is corrupt"},
+    {LZMA_OPTIONS_ERROR, "this .xz variant is not supported"},
+    {0, "the .xz data cannot be unpacked"},
+};
+
+static bool start_xz(struct flw_codec *codec)
 {
     codec->xz = (lzma_stream)LZMA_STREAM_INIT;
-    return lzma_stream_decoder(&codec->xz, DICTIONARY_BYTES_MAX, LZMA_CONCATENATED) == LZMA_OK
-               ? NULL
-               : "no memory to unpack it";
-}
-
-static const char *xz_problem(lzma_ret code)
-{
-    switch (code) {
-    case LZMA_MEM_ERROR:
-        return "no memory to unpack it";
-    case LZMA_MEMLIMIT_ERROR:
-        return "its dictionary is larger than 256 MiB; pack it with `xz -9` or less";
-    case LZMA_FORMAT_ERROR:
-    case LZMA_DATA_ERROR:
-        return "the .xz data is corrupt";
-    case LZMA_OPTIONS_ERROR:
-        return "this .xz variant is not supported";
-    case LZMA_BUF_ERROR:
-        return "the .xz data ends early: it is truncated";
-    default:
-        return "the .xz data cannot be unpacked";
-    }
-}
-
-static const char *start_xz_pack(struct flw_codec *codec)
-{
-    codec->xz = (lzma_stream)LZMA_STREAM_INIT;
-    return lzma_easy_encoder(&codec->xz, XZ_LEVEL, LZMA_CHECK_CRC64) == LZMA_OK
-               ? NULL
-               : "no memory to pack it";
+    return (codec->packs ? lzma_easy_encoder(&codec->xz, XZ_LEVEL, LZMA_CHECK_CRC64)
+                         : lzma_stream_decoder(&codec->xz, DICTIONARY_BYTES_MAX,
+                                               LZMA_CONCATENATED)) == LZMA_OK;
 }
 
 static void end_xz(struct flw_codec *codec)
@@ -110,42 +94,19 @@ static void end_xz(struct flw_codec *codec)
     lzma_end(&codec->xz);
 }
 
-/* Pack or unpack. */
-static lzma_ret step_xz(lzma_stream *stream, struct flw_codec_buffers *buffers)
+static enum flw_codec_step run_xz(struct flw_codec *codec, struct flw_codec_buffers *buffers,
+                                  const char **out_problem)
 {
+    lzma_stream *stream = &codec->xz;
     stream->next_in = buffers->in;
     stream->avail_in = buffers->in_count;
     stream->next_out = buffers->out;
     stream->avail_out = buffers->out_room;
     lzma_ret code = lzma_code(stream, buffers->in_is_last ? LZMA_FINISH : LZMA_RUN);
-    buffers->in = stream->next_in;
-    buffers->in_count = stream->avail_in;
-    buffers->out = stream->next_out;
-    buffers->out_room = stream->avail_out;
-    return code;
-}
-
-static enum flw_codec_step pack_xz(struct flw_codec *codec, struct flw_codec_buffers *buffers)
-{
-    lzma_ret code = step_xz(&codec->xz, buffers);
-    return code == LZMA_STREAM_END ? FLW_CODEC_ENDED
-           : code == LZMA_OK       ? FLW_CODEC_MORE
-                                   : FLW_CODEC_FAILED;
-}
-
-static enum flw_codec_step unpack_xz(struct flw_codec *codec, struct flw_codec_buffers *buffers,
-                                     const char **out_problem)
-{
-    size_t in_count = buffers->in_count, out_room = buffers->out_room;
-    lzma_ret code = step_xz(&codec->xz, buffers);
-    bool has_moved = buffers->in_count < in_count || buffers->out_room < out_room;
-    if (code == LZMA_STREAM_END) {
-        return FLW_CODEC_ENDED;
-    }
-    if (code == LZMA_OK || (code == LZMA_BUF_ERROR && (has_moved || !buffers->in_is_last))) {
-        return FLW_CODEC_MORE;
-    }
-    return fail(out_problem, xz_problem(code));
+    advance(buffers, buffers->in_count - stream->avail_in, buffers->out_room - stream->avail_out);
+    return code == LZMA_STREAM_END                     ? FLW_CODEC_ENDED
+           : code == LZMA_OK || code == LZMA_BUF_ERROR ? FLW_CODEC_MORE
+                                                       : fail(xz_problems, (int)code, out_problem);
 }
 #endif
 
@@ -156,17 +117,16 @@ static enum flw_codec_step unpack_xz(struct flw_codec *codec, struct flw_codec_b
 #define GZIP_MEMORY 8
 #define GZIP_STEP   (UINT32_C(1) << 30) /* zlib counts in 32 bits */
 
-static const char *start_gzip(struct flw_codec *codec)
-{
-    return inflateInit2(&codec->gzip, GZIP_WINDOW) == Z_OK ? NULL : "no memory to unpack it";
-}
+static const struct problem gzip_problems[] = {
+    {Z_MEM_ERROR, NO_MEMORY},
+    {0, "the .gz data is corrupt"},
+};
 
-static const char *start_gzip_pack(struct flw_codec *codec)
+static bool start_gzip(struct flw_codec *codec)
 {
-    return deflateInit2(&codec->gzip, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW, GZIP_MEMORY,
-                        Z_DEFAULT_STRATEGY) == Z_OK
-               ? NULL
-               : "no memory to pack it";
+    return (codec->packs ? deflateInit2(&codec->gzip, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW,
+                                        GZIP_MEMORY, Z_DEFAULT_STRATEGY)
+                         : inflateInit2(&codec->gzip, GZIP_WINDOW)) == Z_OK;
 }
 
 static void end_gzip(struct flw_codec *codec)
@@ -174,118 +134,53 @@ static void end_gzip(struct flw_codec *codec)
     (void)(codec->packs ? deflateEnd(&codec->gzip) : inflateEnd(&codec->gzip));
 }
 
-static const char *gzip_problem(int code)
-{
-    return code == Z_MEM_ERROR ? "no memory to unpack it" : "the .gz data is corrupt";
-}
-
-/* Skip the padding of zero bytes that tapes leave after an archive. */
-static bool skip_padding(struct flw_codec_buffers *buffers)
-{
-    while (buffers->in_count > 0 && *buffers->in == 0) {
-        buffers->in++;
-        buffers->in_count--;
-    }
-    return buffers->in_count > 0;
-}
-
-/* Pack or unpack. */
-static int step_gzip(struct flw_codec *codec, struct flw_codec_buffers *buffers)
+static enum flw_codec_step run_gzip(struct flw_codec *codec, struct flw_codec_buffers *buffers,
+                                    const char **out_problem)
 {
     z_stream *stream = &codec->gzip;
     uInt in_count = (uInt)(buffers->in_count < GZIP_STEP ? buffers->in_count : GZIP_STEP);
     uInt out_room = (uInt)(buffers->out_room < GZIP_STEP ? buffers->out_room : GZIP_STEP);
     bool is_last = buffers->in_is_last && in_count == buffers->in_count;
+    if (codec->is_between && inflateReset2(stream, GZIP_WINDOW) != Z_OK) {
+        return fail(gzip_problems, Z_MEM_ERROR, out_problem);
+    }
     stream->next_in = (unsigned char *)(uintptr_t)buffers->in; /* zlib does not write here */
     stream->avail_in = in_count;
     stream->next_out = buffers->out;
     stream->avail_out = out_room;
     int code = codec->packs ? deflate(stream, is_last ? Z_FINISH : Z_NO_FLUSH)
                             : inflate(stream, Z_NO_FLUSH);
-    buffers->in = stream->next_in;
-    buffers->in_count -= in_count - stream->avail_in;
-    buffers->out = stream->next_out;
-    buffers->out_room -= out_room - stream->avail_out;
-    return code;
-}
-
-static enum flw_codec_step pack_gzip(struct flw_codec *codec, struct flw_codec_buffers *buffers)
-{
-    int code = step_gzip(codec, buffers);
+    advance(buffers, in_count - stream->avail_in, out_room - stream->avail_out);
     return code == Z_STREAM_END                  ? FLW_CODEC_ENDED
            : code == Z_OK || code == Z_BUF_ERROR ? FLW_CODEC_MORE
-                                                 : FLW_CODEC_FAILED;
-}
-
-static enum flw_codec_step unpack_gzip(struct flw_codec *codec, struct flw_codec_buffers *buffers,
-                                       const char **out_problem)
-{
-    if (codec->is_between) {
-        if (!skip_padding(buffers)) {
-            return buffers->in_is_last ? FLW_CODEC_ENDED : FLW_CODEC_MORE;
-        }
-        if (inflateReset2(&codec->gzip, GZIP_WINDOW) != Z_OK) {
-            return fail(out_problem, "no memory to unpack it");
-        }
-        codec->is_between = false;
-    }
-    size_t in_count = buffers->in_count, out_room = buffers->out_room;
-    int code = step_gzip(codec, buffers);
-    bool has_moved = buffers->in_count < in_count || buffers->out_room < out_room;
-    if (code == Z_STREAM_END) {
-        codec->is_between = true;
-        return FLW_CODEC_MORE;
-    }
-    if (code != Z_OK && code != Z_BUF_ERROR) {
-        return fail(out_problem, gzip_problem(code));
-    }
-    if (!has_moved && buffers->in_is_last) {
-        return fail(out_problem, "the .gz data ends early: it is truncated");
-    }
-    return FLW_CODEC_MORE;
+                                                 : fail(gzip_problems, code, out_problem);
 }
 #endif
 
 /* ---- zstd ---- */
 
 #if FLW_HAS_ZSTD
-static const char *start_zstd(struct flw_codec *codec)
-{
-    codec->is_between = true;
-    codec->zstd = ZSTD_createDCtx();
-    if (codec->zstd == NULL || ZSTD_isError(ZSTD_DCtx_setParameter(codec->zstd, ZSTD_d_windowLogMax,
-                                                                   DICTIONARY_LOG2_MAX))) {
-        return "no memory to unpack it";
-    }
-    return NULL;
-}
+static const struct problem zstd_problems[] = {
+    {ZSTD_error_memory_allocation, NO_MEMORY},
+    {ZSTD_error_frameParameter_windowTooLarge,
+     "its window is larger than 256 MiB; pack it with `zstd --long=28` or less"},
+    {ZSTD_error_version_unsupported, "this .zst variant is not supported"},
+    {ZSTD_error_frameParameter_unsupported, "this .zst variant is not supported"},
+    {ZSTD_error_dictionary_wrong, "the .zst data needs a dictionary; pack it without"},
+    {0, "the .zst data is corrupt"},
+};
 
-static const char *zstd_problem(size_t code)
+static bool start_zstd(struct flw_codec *codec)
 {
-    switch (ZSTD_getErrorCode(code)) {
-    case ZSTD_error_memory_allocation:
-        return "no memory to unpack it";
-    case ZSTD_error_frameParameter_windowTooLarge:
-        return "its window is larger than 256 MiB; pack it with `zstd --long=28` or less";
-    case ZSTD_error_version_unsupported:
-    case ZSTD_error_frameParameter_unsupported:
-        return "this .zst variant is not supported";
-    case ZSTD_error_dictionary_wrong:
-        return "the .zst data needs a dictionary; pack it without";
-    default:
-        return "the .zst data is corrupt";
+    if (!codec->packs) {
+        codec->zstd = ZSTD_createDCtx();
+        return codec->zstd != NULL && !ZSTD_isError(ZSTD_DCtx_setParameter(
+                                          codec->zstd, ZSTD_d_windowLogMax, DICTIONARY_LOG2_MAX));
     }
-}
-
-static const char *start_zstd_pack(struct flw_codec *codec)
-{
-    codec->zstd_pack = ZSTD_createCCtx();
-    return codec->zstd_pack != NULL &&
-                   !ZSTD_isError(ZSTD_CCtx_setParameter(codec->zstd_pack, ZSTD_c_compressionLevel,
-                                                        ZSTD_LEVEL)) &&
-                   !ZSTD_isError(ZSTD_CCtx_setParameter(codec->zstd_pack, ZSTD_c_checksumFlag, 1))
-               ? NULL
-               : "no memory to pack it";
+    ZSTD_CCtx *pack = codec->zstd_pack = ZSTD_createCCtx();
+    return pack != NULL &&
+           !ZSTD_isError(ZSTD_CCtx_setParameter(pack, ZSTD_c_compressionLevel, ZSTD_LEVEL)) &&
+           !ZSTD_isError(ZSTD_CCtx_setParameter(pack, ZSTD_c_checksumFlag, 1));
 }
 
 static void end_zstd(struct flw_codec *codec)
@@ -294,119 +189,108 @@ static void end_zstd(struct flw_codec *codec)
     ZSTD_freeCCtx(codec->zstd_pack);
 }
 
-static void move_zstd(struct flw_codec_buffers *buffers, size_t taken, size_t given)
+static enum flw_codec_step run_zstd(struct flw_codec *codec, struct flw_codec_buffers *buffers,
+                                    const char **out_problem)
 {
-    buffers->in += taken;
-    buffers->in_count -= taken;
-    buffers->out += given;
-    buffers->out_room -= given;
-}
-
-static enum flw_codec_step pack_zstd(struct flw_codec *codec, struct flw_codec_buffers *buffers)
-{
-    bool is_last = buffers->in_is_last;
-    ZSTD_inBuffer in = {buffers->in, buffers->in_count, 0};
+    /* Unpack slices: a zstd call that fails does not report how much was consumed. */
+    bool is_cut = !codec->packs && buffers->in_count > ZSTD_SLICE_BYTES;
+    bool is_last = !codec->packs || buffers->in_is_last; /* a frame ends where it ends */
+    ZSTD_inBuffer in = {buffers->in, is_cut ? ZSTD_SLICE_BYTES : buffers->in_count, 0};
     ZSTD_outBuffer out = {buffers->out, buffers->out_room, 0};
-    size_t left =
-        ZSTD_compressStream2(codec->zstd_pack, &out, &in, is_last ? ZSTD_e_end : ZSTD_e_continue);
-    move_zstd(buffers, in.pos, out.pos);
-    return ZSTD_isError(left)     ? FLW_CODEC_FAILED
+    size_t left = codec->packs ? ZSTD_compressStream2(codec->zstd_pack, &out, &in,
+                                                      is_last ? ZSTD_e_end : ZSTD_e_continue)
+                               : ZSTD_decompressStream(codec->zstd, &out, &in);
+    advance(buffers, in.pos, out.pos);
+    return ZSTD_isError(left)     ? fail(zstd_problems, (int)ZSTD_getErrorCode(left), out_problem)
            : is_last && left == 0 ? FLW_CODEC_ENDED
                                   : FLW_CODEC_MORE;
-}
-
-static enum flw_codec_step unpack_zstd(struct flw_codec *codec, struct flw_codec_buffers *buffers,
-                                       const char **out_problem)
-{
-    if (codec->is_between && buffers->in_count == 0) {
-        return buffers->in_is_last ? FLW_CODEC_ENDED : FLW_CODEC_MORE;
-    }
-    /* Feed slices: a zstd call that fails does not report how much was consumed. */
-    size_t slice = buffers->in_count < ZSTD_SLICE_BYTES ? buffers->in_count : ZSTD_SLICE_BYTES;
-    ZSTD_inBuffer in = {buffers->in, slice, 0};
-    ZSTD_outBuffer out = {buffers->out, buffers->out_room, 0};
-    size_t left = ZSTD_decompressStream(codec->zstd, &out, &in);
-    move_zstd(buffers, in.pos, out.pos);
-    if (ZSTD_isError(left)) {
-        return fail(out_problem, zstd_problem(left));
-    }
-    codec->is_between = left == 0;
-    if (in.pos == 0 && out.pos == 0 && buffers->in_is_last && !codec->is_between) {
-        return fail(out_problem, "the .zst data ends early: it is truncated");
-    }
-    return FLW_CODEC_MORE;
 }
 #endif
 
 /* ---- any ---- */
 
-/* Functions for each kind; NULL if this build lacks the library. */
 static const struct library {
-    const char *lacks_unpack, *lacks_pack;
-    const char *(*start)(struct flw_codec *codec), *(*start_pack)(struct flw_codec *codec);
+    const char *suffix, *magic;
+    size_t magic_bytes;
+    const char *lacks[2]; /* the message when the build lacks the library: unpacking, packing */
+    const char *ends_early;
+    bool (*start)(
+        struct flw_codec *codec); /* NULL if this build lacks the library, like the others */
     void (*end)(struct flw_codec *codec);
-    enum flw_codec_step (*unpack)(struct flw_codec *codec, struct flw_codec_buffers *buffers,
-                                  const char **out_problem);
-    enum flw_codec_step (*pack)(struct flw_codec *codec, struct flw_codec_buffers *buffers);
+    enum flw_codec_step (*run)(struct flw_codec *codec, struct flw_codec_buffers *buffers,
+                               const char **out_problem);
 } libraries[] = {
-#define LACKS(suffix, library, unpacker, package)                                            \
-    .lacks_unpack = "packed as " suffix " and this build has no " library ": run `" unpacker \
-                    "` on it first, or install " package " and build again",                 \
-    .lacks_pack =                                                                            \
-        "this build has no " library " to pack it with: leave " suffix " out of its name"
-#define HAS(kind)                                                                \
-    .start = start_##kind, .start_pack = start_##kind##_pack, .end = end_##kind, \
-    .unpack = unpack_##kind, .pack = pack_##kind
-    [FLW_CODEC_PLAIN] = {.lacks_unpack = "not packed", .lacks_pack = "nothing to pack it with"},
-    [FLW_CODEC_XZ] = {LACKS(".xz", "liblzma", "unxz -k", "liblzma-dev"),
+#define KNOWS(ending, begin, library, unpacker, package)                                          \
+    .suffix = (ending), .magic = (begin), .magic_bytes = sizeof(begin) - 1,                       \
+    .lacks = {"packed as " ending " and this build has no " library ": run `" unpacker            \
+              "` on it first, or install " package " and build again",                            \
+              "this build has no " library " to pack it with: leave " ending " out of its name"}, \
+    .ends_early = "the " ending " data ends early: it is truncated"
+#define HAS(kind) .start = start_##kind, .end = end_##kind, .run = run_##kind
+    [FLW_CODEC_PLAIN] = {.suffix = "", .magic = "", .lacks = {"not packed", "no kind of archive"}},
+    [FLW_CODEC_XZ] = {KNOWS(".xz",
+                            "\xFD"
+                            "7zXZ\0",
+                            "liblzma", "unxz -k", "liblzma-dev"),
 #if FLW_HAS_LZMA
                       HAS(xz)
 #endif
     },
-    [FLW_CODEC_GZIP] = {LACKS(".gz", "zlib", "gunzip -k", "zlib1g-dev"),
+    [FLW_CODEC_GZIP] = {KNOWS(".gz", "\x1F\x8B", "zlib", "gunzip -k", "zlib1g-dev"),
 #if FLW_HAS_ZLIB
                         HAS(gzip)
 #endif
     },
-    [FLW_CODEC_ZSTD] = {LACKS(".zst", "libzstd", "unzstd", "libzstd-dev"),
+    [FLW_CODEC_ZSTD] = {KNOWS(".zst", "\x28\xB5\x2F\xFD", "libzstd", "unzstd", "libzstd-dev"),
 #if FLW_HAS_ZSTD
                         HAS(zstd)
 #endif
     },
 #undef HAS
-#undef LACKS
+#undef KNOWS
 };
 
-static struct flw_codec *create(enum flw_codec_kind kind, bool packs, const char **out_problem)
+enum flw_codec_kind flw_codec_tell(const unsigned char *bytes, size_t count)
+{
+    enum flw_codec_kind kind = FLW_CODEC_ZSTD;
+    while (count < libraries[kind].magic_bytes ||
+           memcmp(bytes, libraries[kind].magic, libraries[kind].magic_bytes) != 0) {
+        kind--; /* PLAIN has no magic */
+    }
+    return kind;
+}
+
+enum flw_codec_kind flw_packer_tell(const char *path)
+{
+    enum flw_codec_kind kind = FLW_CODEC_ZSTD;
+    size_t bytes = strlen(path), suffix_bytes;
+    do {
+        suffix_bytes = strlen(libraries[kind].suffix);
+    } while ((bytes <= suffix_bytes ||
+              strcmp(path + bytes - suffix_bytes, libraries[kind].suffix) != 0) &&
+             --kind != FLW_CODEC_PLAIN);
+    return kind;
+}
+
+struct flw_codec *flw_codec_create(enum flw_codec_kind kind, bool packs, const char **out_problem)
 {
     const struct library *library = &libraries[kind];
-    *out_problem = packs ? library->lacks_pack : library->lacks_unpack;
+    *out_problem = library->lacks[packs];
     if (library->start == NULL) {
         return NULL;
     }
     struct flw_codec *codec = calloc(1, sizeof(*codec));
-    *out_problem = packs ? "no memory to pack it" : "no memory to unpack it";
+    *out_problem = packs ? "no memory to pack it" : NO_MEMORY;
     if (codec == NULL) {
         return NULL;
     }
     codec->kind = kind;
     codec->packs = packs;
-    *out_problem = packs ? library->start_pack(codec) : library->start(codec);
-    if (*out_problem != NULL) {
+    if (!library->start(codec)) {
         flw_codec_destroy(codec);
         return NULL;
     }
     return codec;
-}
-
-struct flw_codec *flw_codec_create(enum flw_codec_kind kind, const char **out_problem)
-{
-    return create(kind, false, out_problem);
-}
-
-struct flw_codec *flw_codec_create_packer(enum flw_codec_kind kind, const char **out_problem)
-{
-    return create(kind, true, out_problem);
 }
 
 void flw_codec_destroy(struct flw_codec *codec)
@@ -417,15 +301,30 @@ void flw_codec_destroy(struct flw_codec *codec)
     }
 }
 
-enum flw_codec_step flw_codec_unpack(struct flw_codec *codec, struct flw_codec_buffers *buffers,
-                                     const char **out_problem)
+enum flw_codec_step flw_codec_run(struct flw_codec *codec, struct flw_codec_buffers *buffers,
+                                  const char **out_problem)
 {
-    return libraries[codec->kind].unpack(codec, buffers, out_problem);
-}
-
-enum flw_codec_step flw_codec_pack(struct flw_codec *codec, struct flw_codec_buffers *buffers)
-{
-    return libraries[codec->kind].pack(codec, buffers);
+    const struct library *library = &libraries[codec->kind];
+    size_t in_count = buffers->in_count, out_room = buffers->out_room;
+    if (codec->packs) {
+        return library->run(codec, buffers, out_problem);
+    }
+    if (codec->is_between) {
+        while (codec->kind == FLW_CODEC_GZIP && buffers->in_count > 0 && *buffers->in == 0) {
+            advance(buffers, 1, 0); /* tapes leave zero bytes after an archive */
+        }
+        if (buffers->in_count == 0) {
+            return buffers->in_is_last ? FLW_CODEC_ENDED : FLW_CODEC_MORE;
+        }
+    }
+    enum flw_codec_step step = library->run(codec, buffers, out_problem);
+    codec->is_between = step == FLW_CODEC_ENDED;
+    bool has_moved = buffers->in_count < in_count || buffers->out_room < out_room;
+    if (step == FLW_CODEC_MORE && !has_moved && buffers->in_is_last) {
+        *out_problem = library->ends_early;
+        step = FLW_CODEC_FAILED;
+    }
+    return step == FLW_CODEC_FAILED ? step : FLW_CODEC_MORE;
 }
 
 /* ---- streams ---- */
@@ -436,31 +335,8 @@ enum flw_codec_step flw_codec_pack(struct flw_codec *codec, struct flw_codec_buf
 struct packer {
     FILE *to;
     struct flw_codec *codec;
-    unsigned char *room;
+    unsigned char room[ROOM_BYTES];
 };
-
-enum flw_codec_kind flw_packer_tell(const char *path)
-{
-    static const struct {
-        const char *ending;
-        enum flw_codec_kind kind;
-    } endings[] = {{".xz", FLW_CODEC_XZ}, {".gz", FLW_CODEC_GZIP}, {".zst", FLW_CODEC_ZSTD}};
-    size_t bytes = strlen(path);
-    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
-        size_t ending_bytes = strlen(endings[i].ending);
-        if (bytes > ending_bytes && strcmp(path + bytes - ending_bytes, endings[i].ending) == 0) {
-            return endings[i].kind;
-        }
-    }
-    return FLW_CODEC_PLAIN;
-}
-
-static void finish(struct packer *p)
-{
-    flw_codec_destroy(p->codec);
-    free(p->room);
-    free(p);
-}
 
 /* Pack all bytes; with is_end, complete the archive. */
 static bool pack(struct packer *p, const char *bytes, size_t count, bool is_end)
@@ -468,10 +344,11 @@ static bool pack(struct packer *p, const char *bytes, size_t count, bool is_end)
     struct flw_codec_buffers buffers = {
         .in = (const unsigned char *)bytes, .in_count = count, .in_is_last = is_end};
     enum flw_codec_step step = FLW_CODEC_MORE;
+    const char *problem;
     while (step == FLW_CODEC_MORE && (buffers.in_count > 0 || is_end)) {
         buffers.out = p->room;
         buffers.out_room = ROOM_BYTES;
-        step = flw_codec_pack(p->codec, &buffers);
+        step = flw_codec_run(p->codec, &buffers, &problem);
         size_t given = ROOM_BYTES - buffers.out_room;
         if (step == FLW_CODEC_FAILED) {
             errno = FULL_ERROR;
@@ -485,6 +362,12 @@ static bool pack(struct packer *p, const char *bytes, size_t count, bool is_end)
 static ssize_t write_packed(void *cookie, const char *bytes, size_t count)
 {
     return pack(cookie, bytes, count, false) ? (ssize_t)count : 0;
+}
+
+static void finish(struct packer *p)
+{
+    flw_codec_destroy(p->codec);
+    free(p);
 }
 
 static int close_packed(void *cookie)
@@ -505,15 +388,9 @@ FILE *flw_packer_open(FILE *to, enum flw_codec_kind kind, const char **out_probl
         return NULL;
     }
     p->to = to;
-    p->room = malloc(ROOM_BYTES);
-    p->codec = p->room != NULL ? flw_codec_create_packer(kind, out_problem) : NULL;
-    if (p->codec == NULL) {
-        finish(p);
-        return NULL;
-    }
-    FILE *file = fopencookie(p, "w", calls);
+    p->codec = flw_codec_create(kind, true, out_problem);
+    FILE *file = p->codec != NULL ? fopencookie(p, "w", calls) : NULL;
     if (file == NULL) {
-        *out_problem = "no memory to pack it";
         finish(p);
     }
     return file;

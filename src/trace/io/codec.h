@@ -23,8 +23,8 @@ enum flw_codec_kind {
 };
 
 enum flw_codec_step {
-    FLW_CODEC_MORE,  /* the input is empty or the output is full */
-    FLW_CODEC_ENDED, /* the input ended with a complete archive */
+    FLW_CODEC_MORE, /* the input is empty or the output is full */
+    FLW_CODEC_ENDED, /* unpacking: the input ended with a complete archive; packing: the archive is complete */
     FLW_CODEC_FAILED /* see `problem` */
 };
 
@@ -41,18 +41,14 @@ struct flw_codec_buffers {
 
 enum flw_codec_kind flw_codec_tell(const unsigned char *bytes, size_t count);
 
-/* Create a codec that unpacks, or one that packs. Returns NULL if that fails; *out_problem is the reason and the
+/* Create a codec that packs, or one that unpacks. Returns NULL if that fails; *out_problem is the reason and the
  * remedy. */
-struct flw_codec *flw_codec_create(enum flw_codec_kind kind, const char **out_problem);
-struct flw_codec *flw_codec_create_packer(enum flw_codec_kind kind, const char **out_problem);
+struct flw_codec *flw_codec_create(enum flw_codec_kind kind, bool packs, const char **out_problem);
 void flw_codec_destroy(struct flw_codec *codec);
 
-/* Unpack. Progresses whenever there is input and room. */
-enum flw_codec_step flw_codec_unpack(struct flw_codec *codec, struct flw_codec_buffers *buffers,
-                                     const char **out_problem);
-
-/* Pack in the same way. ENDED: the archive is complete. */
-enum flw_codec_step flw_codec_pack(struct flw_codec *codec, struct flw_codec_buffers *buffers);
+/* Pack or unpack. Progresses whenever there is input and room. */
+enum flw_codec_step flw_codec_run(struct flw_codec *codec, struct flw_codec_buffers *buffers,
+                                  const char **out_problem);
 
 /* ---- packing streams, which do not own their target ---- */
 

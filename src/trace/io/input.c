@@ -147,7 +147,7 @@ static size_t unpack_some(struct flw_input *input, unsigned char *out, size_t ro
         if (buffers->in_count == 0 && !buffers->in_is_last && !feed(input)) {
             return 0;
         }
-        enum flw_codec_step step = flw_codec_unpack(unpacker->codec, buffers, &problem);
+        enum flw_codec_step step = flw_codec_run(unpacker->codec, buffers, &problem);
         if (step == FLW_CODEC_FAILED) {
             unpacker->problem = problem;
             if (buffers->out_room == room) {
@@ -180,7 +180,7 @@ static bool start_unpacking(struct flw_input *input, enum flw_codec_kind kind, s
     input->unpacker = unpacker;
     if (unpacker != NULL) {
         unpacker->packed = malloc(PACKED_BYTES);
-        unpacker->codec = unpacker->packed != NULL ? flw_codec_create(kind, &problem) : NULL;
+        unpacker->codec = unpacker->packed != NULL ? flw_codec_create(kind, false, &problem) : NULL;
     }
     if (unpacker == NULL || unpacker->codec == NULL) {
         flw_input_message(input->message, input->name, "%s", problem);
