@@ -78,25 +78,27 @@ static int sink_close(void *cookie)
     return sink->error == 0 ? 0 : EOF;
 }
 
-/* Begin on a descriptor. Returns false if that fails; the caller closes `fd`. */
+/* Begin on a descriptor. Returns false if that fails: the descriptor is closed, and errno is set. */
 static bool begin_on(struct flw_output *output, int fd)
 {
     static const cookie_io_functions_t functions = {.write = sink_write, .close = sink_close};
     output->sink = calloc(1, sizeof(*output->sink));
-    if (output->sink == NULL) {
+    if (output->sink != NULL) {
+        *output->sink = (struct flw_output_sink){.fd = fd, .name = output->name};
+        output->file = fopencookie(output->sink, "w", functions);
+    }
+    if (output->file == NULL) {
+        if (fd != STDOUT_FILENO) {
+            close(fd);
+        }
+        errno = ENOMEM;
         return false;
     }
-    output->sink->fd = fd;
-    output->sink->name = output->name;
-    output->file = fopencookie(output->sink, "w", functions);
-    if (output->file != NULL) {
-        (void)setvbuf(output->file, NULL, _IOFBF,
-                      BUFFER_BYTES); /* if this fails, writing is only slower */
-    }
-    return output->file != NULL;
+    (void)setvbuf(output->file, NULL, _IOFBF, BUFFER_BYTES); /* on failure writing is only slower */
+    return true;
 }
 
-static void release(struct flw_output *output)
+void flw_output_abandon(struct flw_output *output)
 {
     if (output->file != NULL) {
         fclose(output->file);
@@ -123,69 +125,61 @@ static mode_t hand_over(int fd, const struct stat *old)
 }
 
 /* Begin a file that will replace `path`, or the target of a link there, for the same readers. A dangling link is
- * replaced itself. `old`: status of the old file; NULL: none. */
+ * replaced itself. `old`: status of the old file; NULL: none. Returns false and errno if that fails. */
 static bool begin_beside(struct flw_output *output, const char *path, const struct stat *old,
                          char *message)
 {
     static const char suffix[] = ".XXXXXX";
     output->path = old != NULL ? realpath(path, NULL) : strdup(path);
-    if (output->path == NULL) {
-        return fail(output, message, "cannot write", errno);
-    }
-    output->temporary = calloc(1, strlen(output->path) + sizeof(suffix));
-    if (output->temporary == NULL) {
-        return fail(output, message, "cannot write", errno);
-    }
-    strcpy(output->temporary, output->path);
-    strcat(output->temporary, suffix);
-    int fd = mkstemp(output->temporary);
-    if (fd < 0) {
-        int error = errno;
-        free(output->temporary);
-        output->temporary = NULL;
-        return fail(output, message, "cannot create a file there", error);
-    }
-    mode_t mask = umask(0);
-    umask(mask);
-    if (fchmod(fd, old != NULL ? hand_over(fd, old) : 0666 & ~mask) != 0 || !begin_on(output, fd)) {
-        fail(output, message, "cannot write", errno);
-        close(fd);
+    char *temporary = output->path != NULL ? malloc(strlen(output->path) + sizeof(suffix)) : NULL;
+    if (temporary == NULL) {
         return false;
     }
-    output->sink->is_synced = old != NULL;
-    return true;
+    strcpy(temporary, output->path);
+    strcat(temporary, suffix);
+    int fd = mkstemp(temporary);
+    if (fd < 0) {
+        fail(output, message, "cannot create a file there", errno);
+        free(temporary);
+        return false;
+    }
+    output->temporary = temporary;
+    mode_t mask = umask(0);
+    umask(mask);
+    if (fchmod(fd, old != NULL ? hand_over(fd, old) : 0666 & ~mask) != 0) {
+        int error = errno;
+        close(fd);
+        errno = error;
+        return false;
+    }
+    bool is_begun = begin_on(output, fd);
+    if (is_begun) {
+        output->sink->is_synced = old != NULL;
+    }
+    return is_begun;
 }
 
-/* Return the number after the folder's name; NO_FD: no such path. */
-static int fd_in(const char *path, const char *folder)
-{
-    size_t length = strlen(folder);
-    const char *digits = path + length;
-    bool is_one = strncmp(path, folder, length) == 0 && *digits != '\0' && strlen(digits) < 8 &&
-                  strspn(digits, "0123456789") == strlen(digits);
-    return is_one ? (int)strtol(digits, NULL, 10) : NO_FD;
-}
-
+/* Return the descriptor of this process that a path names, or NO_FD. */
 static int fd_by_name(const char *path)
 {
-    static const struct {
-        const char *name;
-        int fd;
-    } names[] = {{"-", STDOUT_FILENO},
-                 {"/dev/stdin", STDIN_FILENO},
-                 {"/dev/stdout", STDOUT_FILENO},
-                 {"/dev/stderr", STDERR_FILENO}};
+    static const char *const names[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
     char own[64];
     snprintf(own, sizeof own, "/proc/%ld/fd/", (long)getpid());
-    const char *folders[] = {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/", own};
-    int fd = NO_FD;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        fd = strcmp(path, names[i].name) == 0 ? names[i].fd : fd;
+    const char *const folders[] = {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/", own};
+    for (int fd = 0; fd < 3; fd++) {
+        if (strcmp(path, names[fd]) == 0) {
+            return fd;
+        }
     }
-    for (size_t i = 0; i < sizeof folders / sizeof *folders && fd == NO_FD; i++) {
-        fd = fd_in(path, folders[i]);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        size_t length = strlen(folders[i]);
+        const char *digits = path + length;
+        if (strncmp(path, folders[i], length) == 0 && *digits != '\0' && strlen(digits) < 8 &&
+            strspn(digits, "0123456789") == strlen(digits)) {
+            return (int)strtol(digits, NULL, 10);
+        }
     }
-    return fd;
+    return strcmp(path, "-") == 0 ? STDOUT_FILENO : NO_FD;
 }
 
 /* Replace a path by the target of the link. Returns false if the path is no link. */
@@ -230,12 +224,10 @@ static bool is_in_place(const char *path, const struct stat *status)
     return !S_ISREG(status->st_mode) || strncmp(path, "/proc/", 6) == 0;
 }
 
-/* Begin writing directly to a device, a pipe or a descriptor. */
-static bool begin_in_place(struct flw_output *output, const char *path, char *message)
+/* Begin writing directly to a device, a pipe or a descriptor. Returns false and errno if that fails. */
+static bool begin_in_place(struct flw_output *output, const char *path, int fd)
 {
-    bool is_stdout = flw_output_is_stdout(path);
-    int fd = fd_of(path);
-    if (is_stdout) {
+    if (fd == STDOUT_FILENO) {
         fflush(stdout);
     } else if (fd != NO_FD) {
         fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -244,14 +236,7 @@ static bool begin_in_place(struct flw_output *output, const char *path, char *me
         bool is_file = stat(path, &status) == 0 && S_ISREG(status.st_mode);
         fd = open(path, O_WRONLY | (is_file ? O_APPEND : O_TRUNC) | O_CLOEXEC);
     }
-    if (fd >= 0 && begin_on(output, fd)) {
-        return true;
-    }
-    fail(output, message, "cannot write", errno);
-    if (fd >= 0 && !is_stdout) {
-        close(fd);
-    }
-    return false;
+    return fd >= 0 && begin_on(output, fd);
 }
 
 /* Add a packer if the path requires one. */
@@ -283,49 +268,53 @@ static bool is_writable(int fd)
     return flags >= 0 && !is_readable_only;
 }
 
+/* True if the folder of a path accepts new files. */
+static bool has_room(char *path)
+{
+    char *slash = path == NULL ? NULL : strrchr(path, '/');
+    if (slash != NULL) {
+        slash[1] = '\0';
+    }
+    return path != NULL && access(slash == NULL ? "." : path, W_OK | X_OK) == 0;
+}
+
 bool flw_output_is_possible(const char *path, char *message)
 {
     struct stat status;
     const struct flw_output output = {.name = path};
+    int fd = fd_of(path);
     message[0] = '\0';
-    if (flw_output_is_stdout(path)) {
-        return true;
-    }
-    if (fd_of(path) != NO_FD) {
-        return is_writable(fd_of(path)) || fail(&output, message, "cannot write", errno);
-    }
-    bool exists = stat(path, &status) == 0;
-    if (exists && is_in_place(path, &status)) {
+    bool exists = fd == NO_FD && stat(path, &status) == 0;
+    if (fd != NO_FD || (exists && is_in_place(path, &status))) {
+        bool is_folder = fd == NO_FD && S_ISDIR(status.st_mode);
         errno = EISDIR;
-        return (!S_ISDIR(status.st_mode) && access(path, W_OK) == 0) ||
+        return fd == STDOUT_FILENO ||
+               (fd != NO_FD ? is_writable(fd) : !is_folder && access(path, W_OK) == 0) ||
                fail(&output, message, "cannot write", errno);
     }
-    char *folder = exists ? realpath(path, NULL) : strdup(path);
-    char *slash = folder == NULL ? NULL : strrchr(folder, '/');
-    if (slash != NULL) {
-        slash[1] = '\0';
-    }
-    bool is_possible = folder != NULL && access(slash == NULL ? "." : folder, W_OK | X_OK) == 0;
-    if (!is_possible) {
-        fail(&output, message, "cannot create a file there", errno);
-    }
-    free(folder);
+    char *copy = exists ? realpath(path, NULL) : strdup(path);
+    bool is_possible =
+        has_room(copy) || fail(&output, message, "cannot create a file there", errno);
+    free(copy);
     return is_possible;
 }
 
 bool flw_output_begin(struct flw_output *output, const char *path, char *message)
 {
     struct stat status;
-    bool is_fd = fd_of(path) != NO_FD;
-    *output = (struct flw_output){.name = flw_output_is_stdout(path) ? "standard output" : path};
+    int fd = fd_of(path);
+    *output = (struct flw_output){.name = fd == STDOUT_FILENO ? "standard output" : path};
     message[0] = '\0';
-    bool exists = !is_fd && stat(path, &status) == 0;
-    bool is_begun = is_fd || (exists && is_in_place(path, &status))
-                        ? begin_in_place(output, path, message)
+    bool exists = fd == NO_FD && stat(path, &status) == 0;
+    bool is_begun = fd != NO_FD || (exists && is_in_place(path, &status))
+                        ? begin_in_place(output, path, fd)
                         : begin_beside(output, path, exists ? &status : NULL, message);
+    if (!is_begun && message[0] == '\0') {
+        fail(output, message, "cannot write", errno);
+    }
     is_begun = is_begun && begin_packing(output, path, message);
     if (!is_begun) {
-        release(output);
+        flw_output_abandon(output);
     }
     return is_begun;
 }
@@ -389,11 +378,6 @@ bool flw_output_commit(struct flw_output *output, char *message)
     if (error != 0 && message[0] == '\0') {
         fail(output, message, "cannot write", error);
     }
-    release(output);
+    flw_output_abandon(output);
     return error == 0;
-}
-
-void flw_output_abandon(struct flw_output *output)
-{
-    release(output);
 }
