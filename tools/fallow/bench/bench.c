@@ -223,7 +223,7 @@ static bool holds_too_many(const struct flw_bench_options *options)
     return false;
 }
 
-/* Combinations that would be ignored in silence are refused. NULL: fine. */
+/* Return the reason to refuse options that would be ignored in silence, or NULL. */
 static const char *find_conflict(const struct flw_bench_options *options, const struct shape *shape)
 {
     static const char *const parts[] = {"hole", "larger", "both", NULL};

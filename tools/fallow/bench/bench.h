@@ -82,7 +82,7 @@ struct flw_bench_policy {
     bool has_pool; /* a pool of libfallow; else the bench is the pool */
 };
 
-/* By name; NULL if there is none. "fallow, null, loop" are the names. */
+/* Return the policy "fallow", "null" or "loop", or NULL for any other name. */
 const struct flw_bench_policy *flw_bench_policy_find(const char *name);
 
 /* ---- bench: the bed and the report of a run */
@@ -140,27 +140,29 @@ struct flw_bench {
     uint64_t failure_count;
 };
 
-/* Open the bed of the bench's options. False: the message is set, and nothing stays open except is_absent. */
+/* Open the bed of the bench's options. Returns false, with the message and is_absent set, if that fails: nothing stays
+ * open. */
 bool flw_bench_open(struct flw_bench *bench);
 void flw_bench_close(struct flw_bench *bench);
 
-/* Replace the pool by a new one. The caller waits for work of the old one. False: the message is set. */
+/* Replace the pool by a new one. The caller waits for work of the old one. Returns false, with the message, if that
+ * fails. */
 bool flw_bench_renew_pool(struct flw_bench *bench);
 
-/* The pool's statistics; UINT64_MAX in all members: the pool has none. */
+/* Return the pool's statistics, with UINT64_MAX in all members if the policy has no pool. */
 fallow_stats flw_bench_usage(const struct flw_bench *bench);
 
-/* End a recording. False: the file is not whole. The message is set then, and if events were lost. */
+/* End the recording. Returns false if the file is incomplete. The message is set then, and if events were lost. */
 bool flw_bench_stop_recording(struct flw_bench *bench);
 
-/* A function of the driver's library; NULL: there is none of that name. */
+/* Look up a function of the driver's library; NULL if the library has none of that name. */
 void flw_bench_find(const struct flw_bench *bench, const char *name, void *out_function);
 
 /* Set the message. Returns false. */
 bool flw_bench_fail(struct flw_bench *bench, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* False, and a message: the call failed. */
+/* Return true if the call succeeded; else set the message. */
 bool flw_bench_check(struct flw_bench *bench, CUresult result, const char *call);
 #define FLW_BENCH_CALL(bench, call, ...)                                                \
     flw_bench_check(bench,                                                              \
@@ -168,7 +170,7 @@ bool flw_bench_check(struct flw_bench *bench, CUresult result, const char *call)
                                                   : (bench)->driver->call(__VA_ARGS__), \
                     #call)
 
-/* Add a figure. One too many counts as a failed operation. */
+/* Add a figure, or count a failed operation if there are too many. */
 void flw_bench_add(struct flw_bench *bench, const char *key, double value);
 struct flw_bench_row *flw_bench_add_row(struct flw_bench *bench);
 void flw_bench_print(const struct flw_bench *bench);
@@ -182,7 +184,7 @@ struct flw_bench_step {
     uint32_t stream;
 };
 
-/* One size of the options' distribution. */
+/* Draw a size of the options' distribution. */
 uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *state);
 
 struct flw_bench_range {
@@ -238,13 +240,13 @@ double flw_bench_measure(struct flw_bench *bench, const struct flw_bench_loop *l
 
 /* ---- shapes */
 
-/* Measure and fill the report. False: the set-up failed, the message is the reason. */
+/* Measure and fill the report. Returns false, with the message, if the set-up failed. */
 typedef bool flw_bench_shape(struct flw_bench *bench);
 flw_bench_shape flw_bench_pair, flw_bench_replace, flw_bench_holes, flw_bench_deferred,
     flw_bench_streams, flw_bench_threads, flw_bench_handoff, flw_bench_lease, flw_bench_pinned,
     flw_bench_kernels;
 
-/* Of `kernels`: the command line; a device with memory contents and checked accesses. */
+/* The command line of `kernels`, and a simulated device with memory contents and checked accesses. */
 extern const struct flw_options flw_bench_kernel_command;
 extern const flw_sim_config flw_bench_kernel_world;
 

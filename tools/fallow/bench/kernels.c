@@ -351,7 +351,7 @@ static const struct flw_bench_column columns[COLUMNS] = {
     [GB_PER_S] = {"gb_per_s", "GB/s", 1, true},
     [OF_COPY] = {"of_copy", "% of copy", 0.01, true}};
 
-/* Run a case; its bytes are those of the full size. False: the message is the reason. */
+/* Run a case; the bytes are those of the full size. Returns false, with the message, if that fails. */
 static bool run_case(struct flw_bench *bench, const struct flw_kernel_module *module,
                      const struct flw_kernel_case *of, double *values)
 {

@@ -42,11 +42,13 @@ struct flw_kernel_module {
 
 extern const struct flw_kernel_module flw_kernel_modules[];
 
-/* Load the kernels into bench->kernels. False: the message is set; is_absent: there are none for the device. */
+/* Load the kernels into bench->kernels. Returns false, with the message, if that fails, and sets is_absent if there are
+ * none for the device. */
 bool flw_kernel_load(struct flw_bench *bench);
 void flw_kernel_unload(struct flw_bench *bench);
 
-/* Wait for the stream. False: the message is the error of the device, or a violation since the last call. */
+/* Wait for the stream. Returns false, with the message, after an error of the device or a violation since the last
+ * call. */
 bool flw_kernel_settle(struct flw_bench *bench);
 
 struct flw_kernel_call {
