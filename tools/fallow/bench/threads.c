@@ -30,7 +30,7 @@
 struct crew;
 
 struct worker {
-    _Alignas(FLW_HOST_LINE_BYTES) struct flw_bench_loop loop;
+    _Alignas(FLW_HOST_LINE_BYTES) struct flw_bench_loop loop; /* a job finds the worker by it */
     struct crew *crew;
     size_t index;
     pthread_t thread;
@@ -44,8 +44,8 @@ struct crew {
     struct flw_bench *bench;
     struct worker *workers;
     size_t worker_count;
-    uint64_t (*work)(struct worker *worker, uint64_t count); /* NULL: end. Returns the failures */
-    size_t active;                                           /* workers below this index work */
+    flw_bench_run *work; /* NULL: end */
+    size_t active;       /* workers below this index work */
     uint64_t count;
     struct queue *queue;                                     /* handoff's */
     _Alignas(FLW_HOST_LINE_BYTES) atomic_size_t ready_count; /* the active ones start together */
@@ -75,7 +75,7 @@ static void *work(void *argument)
             start_together(crew);
             worker->switches = flw_machine_switches();
             worker->begin_ns = flw_clock_fine_ns();
-            worker->failures += crew->work(worker, crew->count);
+            worker->failures += crew->work(&worker->loop, (struct flw_bench_range){0, crew->count});
             worker->end_ns = flw_clock_fine_ns();
             worker->switches = flw_machine_switches() - worker->switches;
         }
@@ -151,17 +151,13 @@ static void set_policy(struct crew *crew, const struct flw_bench_policy *policy,
 
 #define THREAD_ROUNDS 7
 
-static uint64_t run_pairs(struct worker *worker, uint64_t count)
-{
-    return flw_bench_run_pair(&worker->loop, (struct flw_bench_range){0, count});
-}
-
 /* Slots start empty (free(NULL) succeeds) and end empty, so policies can take turns. The drain is at most 64 calls,
  * against a count of many thousands. */
-static uint64_t run_and_free(struct worker *worker, uint64_t count)
+static uint64_t run_and_free(const struct flw_bench_loop *loop, struct flw_bench_range range)
 {
-    return flw_bench_run_replace(&worker->loop, (struct flw_bench_range){0, count}) +
-           flw_bench_drain(&worker->loop, worker->crew->bench->options->live_count);
+    const struct worker *worker = (const void *)loop;
+    return flw_bench_run_replace(loop, range) +
+           flw_bench_drain(loop, worker->crew->bench->options->live_count);
 }
 
 bool flw_bench_threads(struct flw_bench *bench)
@@ -182,7 +178,7 @@ bool flw_bench_threads(struct flw_bench *bench)
     double figures[FIGURES][THREAD_ROUNDS];
     struct crew crew;
     open_crew(&crew, bench, threads, options->live_count);
-    crew.work = options->sizes == FLW_BENCH_SIZE_ONE ? run_pairs : run_and_free;
+    crew.work = options->sizes == FLW_BENCH_SIZE_ONE ? flw_bench_run_pair : run_and_free;
     run_job(&crew, threads, count, NULL); /* warm */
     for (size_t i = 0; i < THREAD_ROUNDS; i++) {
         set_policy(&crew, flw_bench_policy_find("null"), &crew);
@@ -239,16 +235,17 @@ static void await(atomic_uint_fast64_t *index, uint64_t least, sem_t *turn)
 }
 
 /* Worker 0 allocates, worker 1 frees in the order of allocation, until the last block is freed. */
-static uint64_t exchange(struct worker *worker, uint64_t count)
+static uint64_t exchange(const struct flw_bench_loop *loop, struct flw_bench_range range)
 {
+    const struct worker *worker = (const void *)loop;
     struct queue *queue = worker->crew->queue;
-    const struct flw_bench_loop *loop = &worker->loop;
     bool is_producer = worker->index == 0, is_lockstep = worker->crew->bench->options->is_lockstep;
     atomic_uint_fast64_t *own = is_producer ? &queue->tail : &queue->head;
     atomic_uint_fast64_t *other = is_producer ? &queue->head : &queue->tail;
     sem_t *turn = is_producer ? &queue->emptied : &queue->filled;
     sem_t *next = is_producer ? &queue->filled : &queue->emptied;
-    uint64_t at = atomic_load_explicit(own, memory_order_relaxed), end = at + count, failures = 0;
+    uint64_t at = atomic_load_explicit(own, memory_order_relaxed), end = at + range.end,
+             failures = 0;
     while (at != end) {
         uint64_t stop = at + flw_min(end - at, queue->stretch);
         await(other, is_producer ? stop - queue->mask - 1 : stop, is_lockstep ? turn : NULL);
@@ -269,19 +266,14 @@ static uint64_t exchange(struct worker *worker, uint64_t count)
     return failures;
 }
 
-static uint64_t run_drawn(struct worker *worker, uint64_t count)
-{
-    return flw_bench_run_pair_drawn(&worker->loop, (struct flw_bench_range){0, count});
-}
-
 /* Nanoseconds per block, one value a round; undisturbed rounds first. */
 struct series {
     double ns[ROUNDS];
     size_t count, quiet_count;
 };
 
-static void run_round(struct crew *crew, uint64_t (*round)(struct worker *, uint64_t),
-                      uint64_t count, struct series *series)
+static void run_round(struct crew *crew, flw_bench_run *round, uint64_t count,
+                      struct series *series)
 {
     bool is_quiet = false;
     crew->work = round;
@@ -321,17 +313,17 @@ static void measure_handoff(struct crew *crew)
     uint64_t planned = options->is_lockstep ? LONG_ROUNDS : ROUNDS;
     uint64_t pairs = options->warm_count / PAIRS_SHARE + 1;
     run_round(crew, exchange, options->warm_count + 1, &warm);
-    run_round(crew, run_drawn, pairs, &warm);
+    run_round(crew, flw_bench_run_pair_drawn, pairs, &warm);
     for (uint64_t i = 0; i < planned; i++) {
         uint64_t count = options->count * (i + 1) / planned - options->count * i / planned;
         if (count == 0) {
             continue;
         }
         run_round(crew, exchange, count, &series[BLOCKS]);
-        run_round(crew, run_drawn, pairs, &series[PAIRS]);
+        run_round(crew, flw_bench_run_pair_drawn, pairs, &series[PAIRS]);
         set_policy(crew, flw_bench_policy_find("loop"), bench->pool);
         run_round(crew, exchange, options->warm_count / QUEUE_SHARE + 1, &series[QUEUE]);
-        run_round(crew, run_drawn, pairs, &series[LOOPS]);
+        run_round(crew, flw_bench_run_pair_drawn, pairs, &series[LOOPS]);
         set_policy(crew, options->policy, bench->pool);
     }
     for (size_t i = 0; i < KINDS; i++) {
