@@ -50,38 +50,32 @@ static void add_event(struct flw_gen *gen, enum flw_trace_op op, uint32_t block,
     }
 }
 
-/* Allocate a block without a kernel. Size 0: no block. */
-static uint32_t allocate(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
+/* Allocate a block; with `is_written` also launch a kernel that writes it: time passes for the launch and per byte.
+ * Size 0: no block. */
+static uint32_t allocate(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream, bool is_written)
 {
+    uint32_t number = (uint32_t)gen->build.trace->block_count;
+    struct flw_trace_block block = {.size_bytes = size_bytes, .stream = (uint16_t)stream};
     if (size_bytes == 0 || gen->has_failed) {
         return FLW_GEN_NO_BLOCK;
     }
     if (size_bytes > FLW_GEN_BLOCK_MAX) {
         flw_gen_fail(gen, "a block of %" PRIu64 " bytes, more than any device has; lower the sizes",
                      size_bytes);
-        return FLW_GEN_NO_BLOCK;
-    }
-    uint32_t number = (uint32_t)gen->build.trace->block_count;
-    struct flw_trace_block block = {.size_bytes = size_bytes, .stream = (uint16_t)stream};
-    if (!flw_build_add_block(&gen->build, &block)) {
+    } else if (!flw_build_add_block(&gen->build, &block)) {
         flw_gen_fail(gen, FLW_GEN_NO_MEMORY);
-        return FLW_GEN_NO_BLOCK;
     }
     add_event(gen, FLW_TRACE_ALLOC, number, stream);
     gen->live_bytes += size_bytes;
-    return gen->has_failed ? FLW_GEN_NO_BLOCK : number;
-}
-
-/* Allocate a block and launch a kernel that writes it: time passes for the launch and per byte. */
-static uint32_t allocate_written(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
-{
-    uint32_t block = allocate(gen, size_bytes, stream);
-    if (block != FLW_GEN_NO_BLOCK && gen->launch != NULL) {
+    if (gen->has_failed) {
+        return FLW_GEN_NO_BLOCK;
+    }
+    if (is_written && gen->launch != NULL) {
         gen->launch(gen, stream, size_bytes, stream);
-    } else if (block != FLW_GEN_NO_BLOCK) {
+    } else if (is_written) {
         gen->time_ns += LAUNCH_NS + size_bytes / FLW_GEN_BYTES_PER_NS;
     }
-    return block;
+    return number;
 }
 
 /* Launch a kernel of the stream that reads the block. Add an event, unless gen->launch has a clock and the stream is
@@ -193,8 +187,7 @@ static uint64_t read_primary(struct reader *r)
         r->at++;
         return isalpha((unsigned char)*r->at) ? size_of(r->gen, find_block(r)) : r->gen->live_bytes;
     default:
-        low = strtoull(r->at, (char **)&r->at, 10);
-        return low;
+        return strtoull(r->at, (char **)&r->at, 10);
     }
 }
 
@@ -302,7 +295,7 @@ static void run_named(struct reader *r)
         hold(r, name.key, flw_addressmap_remove(&r->gen->held, read_name(r, WORD_LETTERS).key));
         return;
     case '+': {
-        uint32_t block = allocate(r->gen, read_sum(r), 0);
+        uint32_t block = allocate(r->gen, read_sum(r), 0, false);
         if (name.key != 0) {
             hold(r, name.key, block);
         }
@@ -315,7 +308,7 @@ static void run_named(struct reader *r)
         r->at--;
     }
     take_character(r, '=');
-    hold(r, name.key, allocate_written(r->gen, read_sum(r), stream));
+    hold(r, name.key, allocate(r->gen, read_sum(r), stream, true));
 }
 
 /* Read the word up to a space or a brace. */

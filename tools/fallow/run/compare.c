@@ -68,17 +68,16 @@ static void show_line(const struct run *run, const struct difference *first)
 {
     uint64_t before = first->offset - first->line_begin;
     uint64_t from = before > SHOWN_BYTES / 2 ? first->offset - SHOWN_BYTES / 2 : first->line_begin;
-    char text[SHOWN_BYTES + 1];
-    size_t length = 0;
-    int byte = EOF;
+    char text[SHOWN_BYTES];
+    size_t length = 0, shown = 0;
     if (fseeko(run->output, (off_t)from, SEEK_SET) == 0) {
-        while (length < SHOWN_BYTES && (byte = getc(run->output)) != EOF && byte != '\n') {
-            text[length++] = (char)(byte >= 0x20 && byte < 0x7F ? byte : '.');
-        }
+        length = fread(text, 1, sizeof text, run->output);
     }
-    text[length] = '\0';
-    printf("  0x%02x: %s%s%s\n", run->pattern, from > first->line_begin ? "..." : "", text,
-           length == 0 && byte == EOF ? "(its output has ended)" : "");
+    for (; shown < length && text[shown] != '\n'; shown++) {
+        text[shown] = (char)(text[shown] >= 0x20 && text[shown] < 0x7F ? text[shown] : '.');
+    }
+    printf("  0x%02x: %s%.*s%s\n", run->pattern, from > first->line_begin ? "..." : "", (int)shown,
+           text, length == 0 ? "(its output has ended)" : "");
 }
 
 static void name_end(const struct run *run, char *out, size_t room)

@@ -308,14 +308,12 @@ static void write_devices(struct flw_json_writer *out, const struct facts *facts
     if (at == NULL) {
         flw_json_number(out, NULL, (uint64_t)facts->trace->device);
     }
-    while (at < end) {
-        char *next;
+    for (char *next; at < end; at = next) {
         uint64_t device = strtoull(at, &next, 10);
         if (next == at) {
             break;
         }
         flw_json_number(out, NULL, device);
-        at = next;
     }
     flw_json_end(out, ']');
 }
