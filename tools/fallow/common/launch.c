@@ -134,18 +134,14 @@ static struct flw_runpage *make_page(char *out_state, int *out_fd)
 
 /* ---- the child */
 
-static int code_of(int error)
-{
-    return error == ENOENT || error == ENOTDIR ? FLW_LAUNCH_NOT_FOUND : FLW_LAUNCH_NOT_RUN;
-}
-
 static int refuse(const struct flw_launch *launch, int error)
 {
+    bool is_missing = error == ENOENT || error == ENOTDIR;
     flw_complain("%s: cannot run '%s': %s", launch->subcommand, launch->command[0],
                  error == ENOENT && strchr(launch->command[0], '/') == NULL
                      ? "no such command in PATH"
                      : strerror(error));
-    return code_of(error);
+    return is_missing ? FLW_LAUNCH_NOT_FOUND : FLW_LAUNCH_NOT_RUN;
 }
 
 static void become(const struct flw_launch *launch, const char *library, const char *state)
@@ -157,19 +153,17 @@ static void become(const struct flw_launch *launch, const char *library, const c
     }
 }
 
-/* Become the command. If that fails, write errno to the pipe. */
-static void child_main(const struct flw_launch *launch, const char *library, const char *state,
-                       const sigset_t *mask, int pipe_end)
+/* Become the command. If that fails, store errno for the parent. */
+_Noreturn static void child_main(const struct flw_launch *launch, const char *library,
+                                 const char *state, const sigset_t *mask, int *shared_error)
 {
-    bool is_ready = (launch->input == 0 || dup2(launch->input, 0) >= 0) &&
-                    (launch->output == 0 || dup2(launch->output, 1) >= 0);
-    if (is_ready) {
+    if ((launch->input == 0 || dup2(launch->input, 0) >= 0) &&
+        (launch->output == 0 || dup2(launch->output, 1) >= 0)) {
         (void)sigprocmask(SIG_SETMASK, mask, NULL);
         become(launch, library, state);
     }
-    int error = errno;
-    ssize_t written = write(pipe_end, &error, sizeof error);
-    _exit(written == (ssize_t)sizeof error ? code_of(error) : FLW_LAUNCH_NOT_RUN);
+    *shared_error = errno;
+    _exit(FLW_LAUNCH_NOT_RUN);
 }
 
 /* ---- the parent */
@@ -188,12 +182,6 @@ static sigset_t wanted_signals(void)
     return wanted;
 }
 
-/* True if a terminal sent the signal, which the command receives too. */
-static bool is_from_terminal(const siginfo_t *info)
-{
-    return info->si_code == SI_KERNEL;
-}
-
 static void wait_for(pid_t child, struct flw_launch_outcome *outcome)
 {
     sigset_t wanted = wanted_signals();
@@ -201,7 +189,8 @@ static void wait_for(pid_t child, struct flw_launch_outcome *outcome)
     while (waitpid(child, &status, WNOHANG) == 0) {
         siginfo_t info;
         int signal = sigwaitinfo(&wanted, &info);
-        if (signal > 0 && signal != SIGCHLD && !is_from_terminal(&info)) {
+        /* The command receives a terminal's signals (SI_KERNEL) too. */
+        if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL) {
             (void)kill(child, signal);
         }
     }
@@ -210,43 +199,29 @@ static void wait_for(pid_t child, struct flw_launch_outcome *outcome)
     outcome->pid = child;
 }
 
-/* Wait until the child has become the command. Returns 0, or the child's errno. */
-static int read_error(int pipe_end)
-{
-    int error = 0;
-    ssize_t length;
-    do {
-        length = read(pipe_end, &error, sizeof error);
-    } while (length < 0 && errno == EINTR);
-    return length == (ssize_t)sizeof error ? error : 0;
-}
-
 static int run_child(const struct flw_launch *launch, const char *state,
                      struct flw_launch_outcome *outcome)
 {
     sigset_t wanted = wanted_signals(), before;
     struct sigaction usual = {.sa_handler = SIG_DFL};
-    int ends[2], code = FLW_EXIT_FAILED;
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        flw_complain("%s: cannot make a pipe: %s", launch->subcommand, strerror(errno));
-        return code;
-    }
+    int code = FLW_EXIT_FAILED;
+    int *shared_error =
+        mmap(NULL, sizeof *shared_error, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     (void)sigprocmask(SIG_BLOCK, &wanted, &before);
     (void)sigaction(SIGCHLD, &usual, NULL); /* if ignored, waitpid would lose the outcome */
-    pid_t child = fork();
+    pid_t child = shared_error != MAP_FAILED ? fork() : -1;
     if (child == 0) {
-        child_main(launch, outcome->library, state, &before, ends[1]);
-    }
-    (void)close(ends[1]);
-    if (child < 0) {
+        child_main(launch, outcome->library, state, &before, shared_error);
+    } else if (child < 0) {
         flw_complain("%s: cannot make a process: %s", launch->subcommand, strerror(errno));
     } else {
-        int error = read_error(ends[0]);
         wait_for(child, outcome);
-        code = error != 0 ? refuse(launch, error) : 0;
+        code = *shared_error != 0 ? refuse(launch, *shared_error) : 0;
     }
-    (void)close(ends[0]);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    if (shared_error != MAP_FAILED) {
+        (void)munmap(shared_error, sizeof *shared_error);
+    }
     return code;
 }
 
