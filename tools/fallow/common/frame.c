@@ -8,12 +8,7 @@
 #include "base/bits.h"
 #include "common/command.h"
 
-enum place {
-    PLACE_PROGRAM,
-    PLACE_PACKAGE,
-    PLACE_FRAMEWORK,
-    PLACE_NOT_PYTHON
-};
+static const char *const package_folders[] = {"/site-packages/", "/dist-packages/", NULL};
 
 bool flw_frame_has_folder(const char *file, const char *folder)
 {
@@ -41,12 +36,6 @@ static bool has_any(const char *file, const char *const *folders)
     return *folders != NULL;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t bytes = strlen(text), end_bytes = strlen(end);
-    return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
 /* True for files of Python's own modules, by name, because profiles omit the folder of modules. */
 static bool is_standard_module(const char *file)
 {
@@ -59,28 +48,27 @@ static bool is_standard_module(const char *file)
     return flw_begins_with_any(file, names);
 }
 
-/* Generated code has no file, or one in a cache. */
-static enum place place_of(const char *file)
+/* Return the kind of a frame of Python; NATIVE: it is none. Generated code has no file, or a file in a cache. */
+static enum flw_frame_kind kind_of_python(const char *file)
 {
     static const char *const frameworks[] = {"/torch/",         "/triton/",          "/numpy/",
                                              "/torchinductor_", "/functorch/",       "/importlib/",
                                              "/contextlib.py",  "/multiprocessing/", NULL};
-    static const char *const packages[] = {"/site-packages/", "/dist-packages/", NULL};
     static const char *const standard[] = {"/lib/python", "/Lib/", "/cpython-", NULL};
+    size_t bytes = strlen(file);
     if (file[0] == '<') {
-        return PLACE_FRAMEWORK; /* <string>, <frozen ...>, <eval_with_key> */
+        return FLW_FRAME_OTHER; /* <string>, <frozen ...>, <eval_with_key> */
     }
-    if (!ends_with(file, ".py")) {
-        return PLACE_NOT_PYTHON;
+    if (bytes < 3 || strcmp(file + bytes - 3, ".py") != 0) {
+        return FLW_FRAME_NATIVE;
     }
-    if (is_standard_module(file)) {
-        return PLACE_FRAMEWORK;
-    }
-    if (has_any(file, packages)) {
-        const char *inside = strstr(file, "-packages");
-        return has_any(inside, frameworks) ? PLACE_FRAMEWORK : PLACE_PACKAGE;
-    }
-    return has_any(file, frameworks) || has_any(file, standard) ? PLACE_FRAMEWORK : PLACE_PROGRAM;
+    bool is_package = has_any(file, package_folders);
+    const char *inside = is_package ? strstr(file, "-packages") : file;
+    return is_standard_module(file) || has_any(inside, frameworks) ||
+                   (!is_package && has_any(file, standard))
+               ? FLW_FRAME_LIBRARY
+           : is_package ? FLW_FRAME_PACKAGE
+                        : FLW_FRAME_PROGRAM;
 }
 
 /* Find the identifier that ends at `end`. Returns its bytes. */
@@ -153,19 +141,12 @@ static bool is_native_program(const char *function, const char *file)
 enum flw_frame_kind flw_frame_tell(const char *function, const char *file, bool has_native,
                                    char *name, size_t room)
 {
-    switch (place_of(file)) {
-    case PLACE_PROGRAM:
-        return FLW_FRAME_PROGRAM;
-    case PLACE_PACKAGE:
-        return FLW_FRAME_PACKAGE;
-    case PLACE_FRAMEWORK:
-        return file[0] == '<' ? FLW_FRAME_OTHER : FLW_FRAME_LIBRARY;
-    default:
-        return is_node(function, name, room)                     ? FLW_FRAME_NODE
-               : is_operator(function, name, room)               ? FLW_FRAME_OPERATOR
-               : has_native && is_native_program(function, file) ? FLW_FRAME_NATIVE
-                                                                 : FLW_FRAME_OTHER;
-    }
+    enum flw_frame_kind kind = kind_of_python(file);
+    return kind != FLW_FRAME_NATIVE                          ? kind
+           : is_node(function, name, room)                   ? FLW_FRAME_NODE
+           : is_operator(function, name, room)               ? FLW_FRAME_OPERATOR
+           : has_native && is_native_program(function, file) ? FLW_FRAME_NATIVE
+                                                             : FLW_FRAME_OTHER;
 }
 
 bool flw_frame_is_better(enum flw_frame_kind kind, enum flw_frame_kind best)
@@ -178,9 +159,8 @@ bool flw_frame_is_better(enum flw_frame_kind kind, enum flw_frame_kind best)
 
 void flw_frame_name_module(const char *file, char *out, size_t room)
 {
-    static const char *const folders[] = {"/site-packages/", "/dist-packages/", NULL};
     const char *base = flw_frame_base_name(file), *end = base, *begin = base;
-    if (has_any(file, folders)) {
+    if (has_any(file, package_folders)) {
         begin = strstr(file, "-packages") + strlen("-packages/");
         end = begin + strcspn(begin, "/\\");
     } else if (base > file + 1) {

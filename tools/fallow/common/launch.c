@@ -196,7 +196,6 @@ static void wait_for(pid_t child, struct flw_launch_outcome *outcome)
     }
     outcome->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     outcome->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    outcome->pid = child;
 }
 
 static int run_child(const struct flw_launch *launch, const char *state,

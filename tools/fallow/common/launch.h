@@ -51,7 +51,6 @@ struct flw_launch {
 struct flw_launch_outcome {
     int exit_code; /* if signal is 0 */
     int signal;    /* the signal that ended the command, or 0 */
-    int pid;
     char library[FLW_LAUNCH_PATH_BYTES];
     const struct flw_runpage
         *page; /* processes may still write to the page; NULL: not supported here */

@@ -58,24 +58,22 @@ static char *end_of_item(char *at)
     return at;
 }
 
-/* Remove all items `key:...`. */
+/* Remove all items `key:...`, and a comma at the end. */
 static void drop(char *text, const char *key)
 {
-    size_t length = strlen(key);
-    char *last = NULL; /* the comma before the end */
-    for (char *at = text; *at != '\0';) {
-        char *end = end_of_item(at);
-        char *next = *end == ',' ? end + 1 : end;
-        if (strncmp(at, key, length) == 0 && (at[length] == ':' || at + length == end)) {
-            memmove(at, next, strlen(next) + 1);
-        } else {
-            last = *end == ',' ? end : NULL;
-            at = next;
+    size_t length = strlen(key), has_comma = 0;
+    char *to = text;
+    for (char *at = text, *end, *next; *at != '\0'; at = next) {
+        end = end_of_item(at);
+        next = end + (*end == ',');
+        if (strncmp(at, key, length) != 0 || (at[length] != ':' && at + length != end)) {
+            has_comma = *end == ',';
+            memmove(to, at, (size_t)(next - at));
+            to += next - at;
         }
     }
-    if (last != NULL && last[1] == '\0') {
-        *last = '\0';
-    }
+    to -= has_comma;
+    *to = '\0';
 }
 
 bool flw_settings_put(struct flw_settings_text *settings, const char *key, const char *value)
