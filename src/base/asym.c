@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the drainer's side of the asymmetric lock that needs the kernel, or time.
- */
+ * Owns: the slow half of the drainer's side of the asymmetric lock: kernel calls and waits. */
 #include "base/asym.h"
 
 #include <errno.h>
@@ -12,7 +11,7 @@
 #include "base/backoff.h"
 
 #if defined(FLW_ASYM_FENCED)
-/* Owners and who waits for them order themselves; nothing is ever refused. */
+/* Callers serialise owners and drainers themselves; nothing is refused. */
 bool flw_asym_register(void)
 {
     return true;
@@ -45,12 +44,12 @@ bool flw_asym_barrier(void)
     return ask(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-/* An owner that was inside when its key was poisoned has read the key before, and its store of busy
- * comes before that in its program: the store is on its way to memory at most, in its processor's
- * store buffer. MEMBARRIER_CMD_GLOBAL waits until every processor has changed threads, and needs no
- * memory. Where that is refused too, what is left is time: stores leave the buffer by themselves, within
- * a microsecond, and at every interrupt. No manual states a bound, so this one is four orders of magnitude
- * above what processors take, and stands for one barrier in the life of a pool. */
+/* The order without MEMBARRIER_CMD_PRIVATE_EXPEDITED. An owner that entered before its key was
+ * poisoned stored busy before it read the key. At most that store is still in its processor's
+ * store buffer. MEMBARRIER_CMD_GLOBAL waits until every processor has switched threads and needs
+ * no memory. If the kernel refuses that too, the fallback is time: a store leaves the buffer
+ * within a microsecond and at every interrupt. No manual states a bound; this one is 10,000 times
+ * the usual time and is paid once in the life of a pool. */
 #define SETTLE_NS 20000000l
 
 void flw_asym_settle(void)

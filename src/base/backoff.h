@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how a thread waits for what another one does soon and does not announce: it spins, then yields,
- * then sleeps, each time for longer. Does not: wait for a lock (lock.h), whose holder wakes it.
+ * Owns: waiting for an event that another thread causes soon and does not announce: spin, then
+ * yield, then sleep, each time longer. Does not: wait for a lock (lock.h), whose holder wakes the
+ * waiter.
  *
- * The sleep is what ends every such wait: where the waiter has a real-time priority (SCHED_FIFO) and
- * the other has none, a processor that both share is not given to the other by a yield.
- */
+ * The sleep guarantees progress: if the waiter has a real-time priority (SCHED_FIFO) and the other
+ * thread has none, a yield does not give it the processor that both share. */
 #ifndef FLW_BASE_BACKOFF_H
 #define FLW_BASE_BACKOFF_H
 
@@ -20,12 +20,12 @@
 #define FLW_BACKOFF_NS      20000l
 #define FLW_BACKOFF_MOST_NS 1000000l
 
-/* Of one wait; starts as 0. */
+/* Progress of one wait; starts as 0. */
 struct flw_backoff {
     unsigned tries;
 };
 
-/* The processor's hint that this is a spin. */
+/* Hint to the processor that this is a spin loop. */
 static inline void flw_cpu_pause(void)
 {
 #if defined(__x86_64__)
@@ -35,9 +35,8 @@ static inline void flw_cpu_pause(void)
 #endif
 }
 
-/* So long, also where signals come. Keeps errno. No cancellation point, as nanosleep is one: a thread that
- * has been cancelled (pthread_cancel) may be inside a cache here, or hold what others wait for. It ends
- * after the call. */
+/* Sleep for `ns`, without regard to signals. Keeps errno. Not a cancellation point, unlike
+ * nanosleep: a cancelled thread (pthread_cancel) may be inside a cache here, or hold a lock. */
 static inline void flw_sleep_ns(long ns)
 {
     struct timespec left = {.tv_nsec = ns};
@@ -47,7 +46,7 @@ static inline void flw_sleep_ns(long ns)
     errno = saved;
 }
 
-/* Between two looks. A millisecond at most. Keeps errno. No cancellation point. */
+/* Wait between two polls, for at most a millisecond. Keeps errno. Not a cancellation point. */
 static inline void flw_backoff_wait(struct flw_backoff *backoff)
 {
     unsigned tries = backoff->tries++;
@@ -62,7 +61,7 @@ static inline void flw_backoff_wait(struct flw_backoff *backoff)
     } else {
         unsigned doublings = tries - FLW_BACKOFF_SPINS - FLW_BACKOFF_YIELDS;
         long ns = doublings < 6 ? FLW_BACKOFF_NS << doublings : FLW_BACKOFF_MOST_NS;
-        backoff->tries -= doublings >= 6; /* far from wrapping */
+        backoff->tries -= doublings >= 6; /* prevents overflow */
         flw_sleep_ns(ns);
     }
 }

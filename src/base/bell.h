@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: waking a sleeping thread. A ring between the read of the count and the sleep is not lost.
- */
+ * Owns: waking a sleeping thread. A ring between reading the count and sleeping is not lost. */
 #ifndef FLW_BASE_BELL_H
 #define FLW_BASE_BELL_H
 
@@ -13,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Counts how often it rang. All zero is a new one. */
+/* Counts the rings. Zeros are a valid initial value. */
 struct flw_bell {
     _Atomic uint32_t count;
 };
@@ -23,7 +22,7 @@ static inline uint32_t flw_bell_count(const struct flw_bell *bell)
     return atomic_load_explicit(&bell->count, memory_order_acquire);
 }
 
-/* A system call. */
+/* Wake all waiters; a system call. */
 static inline void flw_bell_ring(struct flw_bell *bell)
 {
     int saved = errno;
@@ -32,7 +31,8 @@ static inline void flw_bell_ring(struct flw_bell *bell)
     errno = saved;
 }
 
-/* Sleep until the count differs from `heard`, at most most_ns; may return earlier. Not a cancellation point. */
+/* Sleep until the count differs from `heard`, for at most most_ns; may return earlier. Not a
+ * cancellation point. */
 static inline void flw_bell_wait(struct flw_bell *bell, uint32_t heard, uint64_t most_ns)
 {
     struct timespec most = {.tv_sec = (time_t)(most_ns / UINT64_C(1000000000)),

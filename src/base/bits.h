@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: integer arithmetic on sizes and bit masks, and the two branch hints.
- * Does not: allocate, lock or know what a size means.
- */
+ * Owns: integer arithmetic on sizes and bit masks, and the two branch hints. */
 #ifndef FLW_BASE_BITS_H
 #define FLW_BASE_BITS_H
 
@@ -12,8 +10,8 @@
 
 #define FLW_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define FLW_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Reads of counters that their owner writes without synchronisation: a sum over them is a snapshot
- * at quiescent points and a guess in between, by design. */
+/* Reads of counters that their owner writes without synchronisation. By design, a sum is exact if
+ * no owner runs and an estimate otherwise. */
 #if defined(FLW_TSAN)
 #define FLW_SNAPSHOT        __attribute__((no_sanitize("thread"), noinline))
 #define FLW_SNAPSHOT_INLINE static __attribute__((no_sanitize("thread"), noinline, unused))
@@ -30,8 +28,8 @@ __extension__ typedef unsigned __int128 flw_u128;
 #define FLW_MIB (1024ull * FLW_KIB)
 #define FLW_GIB (1024ull * FLW_MIB)
 
-/* A line is 64 B; the adjacent-line prefetcher pairs them, so what two threads write lies 128 B
- * apart. */
+/* A cache line has 64 B and the adjacent-line prefetcher loads pairs, so data of different threads
+ * is 128 B apart. */
 #define FLW_LINE_PAIR 128
 
 static inline bool flw_is_pow2(uint64_t x)
@@ -39,19 +37,19 @@ static inline bool flw_is_pow2(uint64_t x)
     return x != 0 && (x & (x - 1)) == 0;
 }
 
-/* floor(log2(x)); x > 0. */
+/* Return floor(log2(x)); x > 0. */
 static inline unsigned flw_log2_floor(uint64_t x)
 {
     return 63u ^ (unsigned)__builtin_clzll(x);
 }
 
-/* Lowest set bit; x > 0. */
+/* Return the index of the lowest set bit; x > 0. */
 static inline unsigned flw_lowest_bit(uint64_t x)
 {
     return (unsigned)__builtin_ctzll(x);
 }
 
-/* Next multiple of a power of two. The caller has made sure that it does not wrap. */
+/* Return the next multiple of a power of two. The caller excludes an overflow. */
 static inline uint64_t flw_align_up(uint64_t x, uint64_t pow2)
 {
     return (x + pow2 - 1) & ~(pow2 - 1);

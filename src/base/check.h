@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: internal assertions. They guard this library's own invariants, never a caller's mistake:
- * a caller's mistake is a status. No logic in checks: a build without them behaves the same.
+ * Owns: internal assertions. Assertions check this library's own invariants; a caller's mistake is
+ * a status instead. Assertions have no side effects, so a build without them behaves the same.
  *
- * FLW_CHECK_LEVEL  0 none · 1 asserts and lock ranks · 2 invariants at module edges · 3 exhaustive
- */
+ * FLW_CHECK_LEVEL  0 none · 1 asserts and lock ranks · 2 invariants at module edges · 3 exhaustive */
 #ifndef FLW_BASE_CHECK_H
 #define FLW_BASE_CHECK_H
 
@@ -15,7 +14,7 @@
 #define FLW_CHECK_LEVEL 0
 #endif
 
-/* Prints the broken invariant once and aborts: only check builds reach it. */
+/* Print the violated invariant once and abort. For check builds only. */
 _Noreturn static inline void flw_check_failed(const char *file, int line, const char *expression)
 {
     fprintf(stderr, "fallow: internal invariant broken at %s:%d: %s\n", file, line, expression);

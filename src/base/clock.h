@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: host time. Two clocks: the coarse one (a few milliseconds, cheap) for decay, the fine one
- * for deadlines and measurements. Neither is read on a hit.
- */
+ * Owns: host time. The coarse clock (a few milliseconds, cheap) is for decay, the fine one for
+ * deadlines and measurements. A hit reads neither. */
 #ifndef FLW_BASE_CLOCK_H
 #define FLW_BASE_CLOCK_H
 

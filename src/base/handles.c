@@ -12,7 +12,7 @@
 
 _Static_assert(sizeof(uintptr_t) == 8, "a handle has 64 bits");
 
-/* Odd, so that tables that lie apart begin apart. */
+/* Return an odd number, so that different tables have different first generations. */
 static uint64_t first_generation(const struct flw_handles *table)
 {
     return (uint64_t)(uintptr_t)table / _Alignof(struct flw_handles) * UINT64_C(0x9E3779B97F4A7C15);
@@ -25,14 +25,14 @@ static uintptr_t handle_at(const struct flw_handles *table, uint32_t index)
                        (generation & GENERATION_MASK) << FLW_HANDLE_PLACES_LOG2 | index);
 }
 
-/* NULL: no handle of the table. */
+/* Return the place of a handle, NULL for other values. */
 static struct flw_handle_place *place_of(const struct flw_handles *table, const void *handle)
 {
     uint32_t index = flw_handle_place(handle);
     return handle != NULL && index < table->count ? &table->places[index] : NULL;
 }
 
-/* Whoever was let in before is counted by now: a late one finds the handle gone. */
+/* Every visitor admitted before is counted now; a later one finds no handle. */
 static bool take(struct flw_handle_place *place)
 {
     bool is_taken = false;
@@ -57,7 +57,7 @@ void *flw_handles_take(struct flw_handles *table)
             FLW_ASSERT(atomic_load(&place->handle) == 0);
             place->generation++;
             atomic_store_explicit(&table->next, index + 1, memory_order_relaxed);
-            return (void *)handle_at(table, index); /* never followed */
+            return (void *)handle_at(table, index); /* never dereferenced */
         }
     }
     return NULL;
@@ -130,7 +130,7 @@ void *flw_handles_drop(struct flw_handles *table, const void *handle)
     return atomic_load_explicit(&place->object, memory_order_relaxed);
 }
 
-/* A visit is short, but it may make driver calls, and its thread may be of a lower priority. */
+/* A visit is short, but may make driver calls, on a thread of lower priority. */
 void flw_handles_await(const struct flw_handles *table, const void *handle)
 {
     struct flw_handle_place *place = place_of(table, handle);

@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the handle tables, one for each kind of object that callers refer to: pools, captures, recorders, host pools,
- * arenas, leases.
+ * Owns: the handle tables, one for each kind of object that callers refer to: pools, captures,
+ * recorders, host pools, arenas, leases.
  * Does not: create or free the objects.
  *
- * A handle is a number in the shape of a pointer, which is compared and never dereferenced. A handle contains a place of
- * its table and a *generation* of that place, which grows with every owner: the handle of an object that has ended is
- * refused for good, since a place has 2^43 generations.
+ * A handle is a number in the form of a pointer, and is never dereferenced. A handle contains a
+ * place of the table and a *generation* of that place, which increases with every owner. A place
+ * has 2^43 generations, so the handle of an ended object is refused for ever.
  *
  *   bits 63 and 55 set · 58 to 56 the kind · 54 to 12 the generation · 11 to 0 the place
  *
- * No address in a program has both upper bits: x86 keeps bit 63 for the kernel, with five levels of
- * pages and masked addresses too; ARM keeps bit 55, whatever tag the top byte bears. So no pointer is
- * taken for a handle, and a cache may use its own address for a key that no caller holds. Where a table
- * lies says where its generations begin: two copies of the library in one process refuse each other's
- * handles.
+ * No address of a program has both upper bits: x86 reserves bit 63 for the kernel, even with
+ * five-level paging and masked addresses; ARM reserves bit 55, whatever the tag in the top byte.
+ * So no pointer is mistaken for a handle, and a cache may use its own address as a key that no
+ * caller has. First generations depend on the table's address, so two copies of the library in one
+ * process refuse each other's handles.
  *
- * The life of a place: take (its owner knows the handle, others are refused) · publish · drop (refused
- * from now on; renew publishes the object again, under a new handle) · await, before the object is freed · free. A
- * *visitor* increments the count, then reads the handle; drop clears the handle, then await reads the count: one of the
- * two sees the other. A place with a visitor inside is not taken again.
+ * Life of a place: take (the owner has the handle, which is refused until published) · publish ·
+ * drop (refused again; renew publishes the object under a new handle) · await, before the object
+ * is freed · free. A *visitor* increments the count, then reads the handle. drop clears the
+ * handle, then await reads the count. So one of the two sees the other. A place with a visitor
+ * inside is not taken again.
  *
  * INVARIANTS
- *   1. handle is 0, or has this place, its generation and the table's kind. Where it is not 0 the place
+ *   1. handle is 0, or has the kind, this place and its generation. If not 0, the place
  *      is taken and object is not NULL.
- *   2. generation only grows, by one with each take or renew: no two handles of a table are equal.
- *   3. object changes only while handle is 0, and never while a visitor who was let in is inside.
+ *   2. generation only increases, by one with each take or renew: no two handles of a table are equal.
+ *   3. object changes only while handle is 0, and never while an admitted visitor is inside.
  *
- * Synchronization: internal, without a lock: each word changes in one step. generation belongs to
- * whoever has taken the place. Callers of publish, drop, await and free own the handle; enter and drop
- * are sequentially consistent, which is what lets one of the two see the other.
- */
+ * Synchronization: internal, lock-free: each word changes in one step. The taker of a place owns
+ * generation. Callers of publish, drop, await and free own the handle. enter and drop are
+ * sequentially consistent, so that one of them sees the other. */
 #ifndef FLW_BASE_HANDLES_H
 #define FLW_BASE_HANDLES_H
 
@@ -41,7 +41,7 @@
 
 #include "base/bits.h"
 
-#define FLW_HANDLE_PLACES_LOG2 12 /* a table has at most so many */
+#define FLW_HANDLE_PLACES_LOG2 12 /* number of places, log2 */
 #define FLW_HANDLE_PLACES_MOST (1u << FLW_HANDLE_PLACES_LOG2)
 
 enum flw_handle_kind {
@@ -54,7 +54,7 @@ enum flw_handle_kind {
 };
 
 struct flw_handle_place {
-    _Atomic uintptr_t handle; /* as callers hold it; 0: whoever comes is refused */
+    _Atomic uintptr_t handle; /* as callers hold it; 0: refuse every caller */
     void *_Atomic object;
     atomic_uint visitors;
     atomic_bool is_taken;
@@ -65,30 +65,31 @@ struct flw_handles {
     struct flw_handle_place *places;
     uint32_t count;
     enum flw_handle_kind kind;
-    atomic_uint next; /* where the search for a free place begins: it is left alone the longest */
+    atomic_uint next; /* start of the search for a free place, so that places rest as long as
+                          possible */
 };
 
-/* A table over an array of places, both of static storage. */
+/* Define a table over an array of places; both have static storage. */
 #define FLW_HANDLES(of_kind, array)                                                    \
     {                                                                                  \
         .places = (array), .count = sizeof(array) / sizeof *(array), .kind = (of_kind) \
     }
 
-/* The place that a handle names: below the table's count where it is one of the table's. */
+/* Return the place in a handle: below the table's count if the handle is one of the table's. */
 static inline uint32_t flw_handle_place(const void *handle)
 {
     return (uint32_t)((uintptr_t)handle & (FLW_HANDLE_PLACES_MOST - 1));
 }
 
-/* A place for an object that is being made, and its handle. NULL: the table is full. */
+/* Take a place for an object under construction; return its handle, NULL if the table is full. */
 void *flw_handles_take(struct flw_handles *table);
 
-/* The object is complete: from now on its handle is believed. */
+/* Accept the handle from now on; the object is complete. */
 void flw_handles_publish(struct flw_handles *table, const void *handle, void *object);
 
-/* The object of a handle; NULL: it has ended, is another table's, or never was a handle. Nothing keeps
- * the object but the caller's knowledge that it is not ended now. The object is read first: where
- * it is a later owner's, so is the handle. */
+/* Return the object of a handle; NULL if the object has ended or the handle is not one of this
+ * table. The caller must know that the object does not end meanwhile. The object is read before
+ * the handle: if the object is a later owner's, the handle is too. */
 static inline void *flw_places_find(const struct flw_handle_place *places, uint32_t count,
                                     const void *handle)
 {
@@ -107,26 +108,27 @@ static inline void *flw_handles_find(const struct flw_handles *table, const void
     return flw_places_find(table->places, table->count, handle);
 }
 
-/* Publish a dropped object again, under the next handle of the same place; return that handle. */
+/* Publish a dropped object again, under the next handle of its place; return that handle. */
 void *flw_handles_renew(struct flw_handles *table, const void *handle);
 
-/* The same as a visitor: not NULL, and until flw_handles_leave await waits and the place stays. */
+/* Enter as a visitor: return the object, or NULL. Until flw_handles_leave, await waits and the
+ * place stays taken. */
 void *flw_handles_enter(struct flw_handles *table, const void *handle);
 void flw_handles_leave(struct flw_handles *table, const void *handle);
 
-/* Visits every object in turn. Visits may drop what they visit, and must not await. */
+/* Visit every object. A visit may drop the object and must not await. */
 void flw_handles_each(struct flw_handles *table, void (*visit)(void *object, void *context),
                       void *context);
 
-/* From now on the handle is refused. Its object, to one of those who drop it; NULL: another has, or it
- * was never published. */
+/* Refuse the handle from now on. Returns the object to one of its droppers; NULL if the object was
+ * dropped before or never published. */
 void *flw_handles_drop(struct flw_handles *table, const void *handle);
-/* Dropped: until no visitor is inside. The caller is none. */
+/* Wait until no visitor is inside a dropped place. The caller must not be a visitor. */
 void flw_handles_await(const struct flw_handles *table, const void *handle);
-/* Taken, not published or dropped: the place is another's to take. The caller may be a visitor. */
+/* Free a place that is not published. The caller may be a visitor. */
 void flw_handles_free(struct flw_handles *table, const void *handle);
 
-/* In the child of a fork, where no other thread is: every handle is refused, every place free. */
+/* In the child of a fork, with no other thread: refuse every handle and free every place. */
 void flw_handles_forget(struct flw_handles *table);
 
 #endif

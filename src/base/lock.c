@@ -9,10 +9,10 @@
 
 #include "base/backoff.h"
 
-/* About what a holder takes who is running; one who is not may need this processor. */
+/* About the time of a running holder; a holder that is not running may need this processor. */
 #define SPINS 64
 
-/* After which a sleeper looks by itself. */
+/* Interval at which a sleeper checks the lock itself. */
 #define SLEEP_NS 1000000l
 
 static bool take_soon(struct flw_lock *lock)
@@ -21,12 +21,13 @@ static bool take_soon(struct flw_lock *lock)
         if (atomic_load_explicit(&lock->held, memory_order_relaxed) == 0 && flw_lock_take(lock)) {
             return true;
         }
-        flw_cpu_pause(); /* a look only, so that the line stays shared */
+        flw_cpu_pause(); /* a read only, so that the line stays shared */
     }
     return false;
 }
 
-/* Whoever has slept leaves is_awaited set: others may sleep still, and its own release wakes one. */
+/* A thread that has slept leaves is_awaited set: others may still sleep, and its own release wakes
+ * one. */
 void flw_lock_wait(struct flw_lock *lock)
 {
     const struct timespec most = {.tv_nsec = SLEEP_NS};
@@ -48,7 +49,7 @@ void flw_lock_wait(struct flw_lock *lock)
     errno = saved;
 }
 
-/* Free already. */
+/* The lock is free already. */
 void flw_lock_wake(struct flw_lock *lock)
 {
     int saved = errno;
@@ -58,7 +59,7 @@ void flw_lock_wake(struct flw_lock *lock)
 }
 
 #if FLW_CHECK_LEVEL >= 1
-/* Bit r set: a lock of rank r is held. Initial-exec: no other model is free of memory on first use. */
+/* Bit r is set while a lock of rank r is held. Initial-exec: other models allocate on first use. */
 static _Thread_local unsigned held_ranks __attribute__((tls_model("initial-exec")));
 
 void flw_lock_note_acquire(unsigned rank)

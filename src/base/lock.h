@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the lock of the slow paths and its order.
+ * Owns: the lock of the slow paths and the lock order.
  *
- * A lock is held for a few hundred instructions and never over a driver call, a callback or a wait, but
- * for FLW_RANK_SEIZE. Whoever finds it held spins for about as long, since the holder is mostly running,
- * and then sleeps in the kernel: a holder that has lost its processor to the waiter (SCHED_FIFO beside
- * an ordinary thread) gets it back. A word that says who holds it would let the kernel give the
- * holder the waiter's priority against a third thread in between (FUTEX_LOCK_PI); that costs each
- * acquire and release a look at the thread's number, and is what malloc's locks, which all these
- * threads take as well, do without.
+ * A lock is held for a few hundred instructions, and never over a driver call, a callback or a
+ * wait, except FLW_RANK_SEIZE. A waiter spins for about as long, since the holder is usually
+ * running, and then sleeps in the kernel, so that a holder that has lost its processor to the
+ * waiter (SCHED_FIFO beside an ordinary thread) gets it back. A lock word with the holder's id
+ * would let the kernel lend the holder the waiter's priority (FUTEX_LOCK_PI); the price would be a
+ * read of the thread id in each acquire and release. malloc's locks, which all these threads take
+ * too, also do without.
  *
- * A release is a store and a look whether somebody sleeps, with no locked instruction. The processor may
- * look before its store is seen, and so miss one who falls asleep at this moment: a sleeper looks again
- * by itself after a millisecond.
+ * A release is a store and a read of is_awaited, without a locked instruction. The processor may
+ * do the read before the store is visible and so miss a thread that falls asleep just then; a
+ * sleeper therefore checks the lock again after a millisecond.
  *
- * Check builds keep a thread's held ranks and abort when an acquisition is not strictly above them;
- * the list below *is* the lock order.
- */
+ * Check builds track the ranks of each thread's locks and abort if an acquisition is not strictly
+ * above all of them. The list below is the lock order. */
 #ifndef FLW_BASE_LOCK_H
 #define FLW_BASE_LOCK_H
 
@@ -28,21 +27,23 @@
 
 /* Lowest first. A thread may only take a lock of a higher rank than every lock it holds. */
 enum flw_lock_rank {
-    FLW_RANK_LIFECYCLE = 1, /* the end of a thread against the end of a pool */
-    FLW_RANK_SEIZE,         /* a pool's seizure of its caches: over a membarrier and a wait */
+    FLW_RANK_LIFECYCLE = 1, /* end of a thread versus end of a pool */
+    FLW_RANK_SEIZE,         /* a pool's draining of its caches; held over a membarrier and a
+                                wait */
     FLW_RANK_POOL,          /* one pool's lists: streams, caches, captures */
-    FLW_RANK_CACHE,         /* one thread cache: owner's slow path, drainers; never two at once */
+    FLW_RANK_CACHE,         /* one thread cache: owner's slow path and drainers; never two at
+                                once */
     FLW_RANK_USES,          /* a pool's announced uses and tags */
     FLW_RANK_PAGE,          /* a pool's heap: batches, sequence numbers, runs, handles, limits */
     FLW_RANK_META,          /* metadata memory */
     FLW_RANK_RECORD,        /* a recorder's rings, streams and names */
-    FLW_RANK_AUDIT,         /* the audit's blocks and page; nothing else is held or taken */
+    FLW_RANK_AUDIT,         /* the audit's blocks and page; no other lock is held or taken */
     FLW_RANK_COUNT
 };
 
 struct flw_lock {
-    atomic_uint held;    /* 1: it is */
-    unsigned is_awaited; /* 1: somebody may sleep until it is free. Atomic */
+    atomic_uint held;    /* 1: held */
+    unsigned is_awaited; /* 1: a thread may sleep until the release; atomic */
     unsigned rank;       /* immutable after init */
 };
 
@@ -51,12 +52,12 @@ static inline void flw_lock_init(struct flw_lock *lock, enum flw_lock_rank rank)
     *lock = (struct flw_lock){.rank = (unsigned)rank};
 }
 
-void flw_lock_wait(struct flw_lock *lock); /* until it is the caller's */
+void flw_lock_wait(struct flw_lock *lock); /* wait until the caller holds the lock */
 void flw_lock_wake(struct flw_lock *lock);
 #if FLW_CHECK_LEVEL >= 1
 void flw_lock_note_acquire(unsigned rank);
 void flw_lock_note_release(unsigned rank);
-/* True when the calling thread holds no ranked lock: asserted before every driver call. */
+/* True if the calling thread holds no ranked lock; asserted before every driver call. */
 bool flw_lock_none_held(void);
 #else
 static inline void flw_lock_note_acquire(unsigned rank)
@@ -95,12 +96,12 @@ static inline bool flw_lock_try(struct flw_lock *lock)
     return is_taken;
 }
 
-/* (A plain look, where nothing watches for it, is one instruction with its compare.) */
+/* (Without a sanitizer a plain read, which is one instruction with its compare.) */
 static inline bool flw_lock_is_awaited(const struct flw_lock *lock)
 {
 #if defined(__x86_64__) && !defined(FLW_TSAN)
     atomic_signal_fence(memory_order_seq_cst);
-    return lock->is_awaited == 1; /* not "!= 0", which becomes a load and a test */
+    return lock->is_awaited == 1; /* "!= 0" would compile to a load and a test */
 #else
     return __atomic_load_n(&lock->is_awaited, __ATOMIC_RELAXED) != 0;
 #endif

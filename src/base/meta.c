@@ -13,7 +13,7 @@
 
 /* ---- address space */
 
-/* What the kernel counts against RLIMIT_AS; 0: it does not say. */
+/* Return the bytes that the kernel counts against RLIMIT_AS; 0 if unknown. */
 static uint64_t mapped_bytes(void)
 {
     char text[32] = "";
@@ -45,8 +45,8 @@ static void *map(uintptr_t address, uint64_t bytes, int flags)
 
 static void hold(struct flw_meta *meta, void *base, uint64_t bytes)
 {
-    /* A forked child keeps a copy (caches are dropped there, not the tables); core dumps skip it.
-     */
+    /* A forked child keeps a copy (caches are dropped, tables are not); core dumps
+     * skip the range. */
     (void)madvise(base, bytes, MADV_DONTDUMP);
     *meta = (struct flw_meta){.base = base, .reserved_bytes = bytes};
 }
@@ -68,8 +68,8 @@ bool flw_meta_reserve(struct flw_meta *meta, uint64_t reserve_bytes)
     return true;
 }
 
-/* Beside what is mapped already, so that no more than the two is ever held: the second where the kernel
- * likes, or about `below` under that, the first at its place if that is free. */
+/* Reserve the second range, so that no more than the two is ever reserved: wherever the kernel
+ * chooses, or about `below` under that, with the first at its distance if that range is free. */
 static bool reserve_apart(struct flw_meta *first, uint64_t first_bytes, struct flw_meta *second,
                           uint64_t second_bytes, uint64_t distance, uint64_t below)
 {
@@ -91,7 +91,7 @@ static bool reserve_apart(struct flw_meta *first, uint64_t first_bytes, struct f
         return true;
     }
     if (lower != MAP_FAILED) {
-        munmap(lower, first_bytes); /* an old kernel takes the place for a hint */
+        munmap(lower, first_bytes); /* an old kernel treats the address as a hint */
     }
     munmap(upper, second_bytes);
     return false;

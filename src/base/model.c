@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the shapes of models whose workspaces and traces can be asked for by name, from their published
- * configurations.
- */
+ * Owns: the presets of model dimensions, from the models' published configurations. */
 #include "fallow/model.h"
 
 #include <string.h>

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the list of planted faults: each protocol broken once, at one place, minimally. They exist
- * in the mutation build only (FLW_MUTATION, a second build of the same sources); everywhere else
- * FLW_MUTANT(name) is the constant 0 and the compiler removes it. The mutation test requires each
- * to be caught. Does not: belong to what a user can reach.
+ * Owns: the list of planted faults. Each breaks one protocol at one place. They exist in the
+ * mutation build only (FLW_MUTATION, a second build of the same sources); elsewhere
+ * FLW_MUTANT(name) is the constant 0 and the compiler removes the fault. The mutation test
+ * requires that each is caught.
  *
- * To add one: a line here, FLW_MUTANT(name) where the protocol is, then run the test.
- */
+ * To add one: add a line here and FLW_MUTANT(name) in the protocol, then run the test. */
 #ifndef FLW_BASE_MUTANT_H
 #define FLW_BASE_MUTANT_H
 

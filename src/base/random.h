@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: pseudo-random numbers (splitmix64), the same on every machine: recorded figures and seeds that are
- * printed stand on them. Does not: seed itself, or keep secrets.
- */
+ * Owns: pseudo-random numbers (splitmix64), the same on every machine, because recorded figures
+ * and printed seeds depend on them. Does not: seed itself, or keep secrets. */
 #ifndef FLW_BASE_RANDOM_H
 #define FLW_BASE_RANDOM_H
 
 #include <stdint.h>
 
-/* The next number of a state; any state is fine. */
+/* Return the next number of a state; any state is valid. */
 static inline uint64_t flw_random_next(uint64_t *state)
 {
     uint64_t x = *state += UINT64_C(0x9E3779B97F4A7C15);

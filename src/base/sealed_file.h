@@ -13,8 +13,9 @@
 
 #define FLW_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* Make a memory file of `bytes` zeros with a size that no process can change: if one process shortens a file, every
- * other process that touches the lost part of its mapping dies of SIGBUS. Returns -1, with errno, on failure. */
+/* Create a memory file of `bytes` zeros whose size no process can change. (If one process shortens
+ * a file, every other process that touches the lost part of its mapping dies of SIGBUS.) Returns
+ * -1 and sets errno on failure. */
 static inline int flw_sealed_file_make(const char *name, size_t bytes)
 {
     int file = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -26,7 +27,7 @@ static inline int flw_sealed_file_make(const char *name, size_t bytes)
     return file;
 }
 
-/* True if the file can be mapped without fear that another process shortens it. */
+/* True if the file is such a memory file and can be mapped safely. */
 static inline bool flw_sealed_file_is_one(int file)
 {
     int seals = fcntl(file, F_GET_SEALS);

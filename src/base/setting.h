@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the values of settings given as text: a table says what each is, where it goes, and what to say
- * where it cannot be read. Does not: know separators or variables. Takes no host memory, so that the
- * preload library may ask.
- */
+ * Owns: reading settings from text. A table has each setting's type, its destination and the
+ * message for a value that cannot be read. Does not: parse separators or read variables. Allocates
+ * no host memory, so the preload library may use it. */
 #ifndef FLW_BASE_SETTING_H
 #define FLW_BASE_SETTING_H
 
@@ -12,37 +11,40 @@
 #include <stdint.h>
 
 enum flw_setting_form {
-    FLW_SETTING_IS_TEXT, /* 1 byte to one less than its field has */
+    FLW_SETTING_IS_TEXT, /* from 1 byte to one less than the field has */
     FLW_SETTING_IS_NUMBER,
-    FLW_SETTING_IS_BYTES, /* a number, and perhaps K, M, G or T */
+    FLW_SETTING_IS_BYTES, /* a number, optionally with K, M, G or T */
     FLW_SETTING_IS_WORD,
-    FLW_SETTING_IS_BITS /* words with '+' between */
+    FLW_SETTING_IS_BITS /* words separated by '+' */
 };
 
 struct flw_setting_word {
-    const char *name; /* NULL: the end */
+    const char *name; /* NULL ends the list */
     uint32_t value;
 };
 
 struct flw_setting {
     const char *name;
     enum flw_setting_form form;
-    size_t offset, size; /* of its field: 8, 4 or 1 (bool) bytes, or characters; 0: none */
+    size_t offset, size; /* of the field: 8, 4 or 1 (bool) bytes, or characters; 0: none */
     const struct flw_setting_word *words;
-    uint64_t least, most; /* of numbers and bytes */
-    const char *expected; /* "give 0 or 1" */
+    uint64_t least, most; /* bounds of numbers and bytes */
+    const char *expected; /* such as "give 0 or 1" */
 };
 
 #define FLW_SETTING_FIELD(type, field) offsetof(type, field), sizeof(((type *)NULL)->field)
 
-/* The number at the front of a text in `base` (0: as in C), then its rest; NULL: none, or more than 64 bits. */
+/* Read the number at the front of a text in `base` (0: as in C). Returns the rest of the text;
+ * NULL if there is no number or it has more than 64 bits. */
 const char *flw_number_read(const char *text, int base, uint64_t *out_value);
-/* A letter K, M, G or T at the front of a text times the value, then the rest; NULL: more than 64 bits. */
+/* Multiply the value by a letter K, M, G or T at the front of a text, if there is one. Returns the
+ * rest; NULL if the value has more than 64 bits. */
 const char *flw_number_scale(const char *text, uint64_t *value);
 
-/* The setting of that name in a list ended by a NULL; NULL: none. */
+/* Return the setting with that name in a list ended by NULL; NULL if there is none. */
 const struct flw_setting *flw_setting_find(const struct flw_setting *list, const char *name);
-/* False: it cannot be read, *into is as it was. `base`: of numbers. */
+/* Read a value. Returns false and leaves *into unchanged if it is invalid. `base` is
+ * for numbers. */
 bool flw_setting_read(const struct flw_setting *setting, const char *text, int base, void *into);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the start of a thread inside a foreign program.
- */
+ * Owns: starting a thread inside a foreign program. */
 #ifndef FLW_BASE_THREAD_H
 #define FLW_BASE_THREAD_H
 
@@ -10,7 +9,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-/* Start a thread that takes none of the program's signals. Returns 0 or the error. */
+/* Start a thread with all signals blocked. Returns 0 or the error. */
 static inline int flw_thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *),
                                    void *argument)
 {
@@ -24,7 +23,7 @@ static inline int flw_thread_start(pthread_t *thread, size_t stack_bytes, void *
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     error = pthread_create(thread, &attributes, run, argument);
-    if (error == EINVAL) { /* the program's thread-local storage alone is more */
+    if (error == EINVAL) { /* the program's thread-local storage alone needs more */
         error = pthread_create(thread, NULL, run, argument);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);

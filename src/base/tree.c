@@ -5,7 +5,7 @@
  */
 #include "base/tree.h"
 
-/* What hangs below `parent` in the place of `old`, or as the root, is `node`; NULL: nothing. */
+/* Replace `old` below `parent`, or as the root, by `node`, which may be NULL. */
 static void hang(struct flw_tree *tree, struct flw_tree_node *parent,
                  const struct flw_tree_node *old, struct flw_tree_node *node)
 {
@@ -21,7 +21,7 @@ static void hang(struct flw_tree *tree, struct flw_tree_node *parent,
     }
 }
 
-/* The parent hangs below the node afterwards; their order stays. */
+/* Make the node the parent of its parent; the order stays. */
 static void rotate(struct flw_tree *tree, struct flw_tree_node *node)
 {
     struct flw_tree_node *parent = node->up;
@@ -63,7 +63,7 @@ static void unlink_node(struct flw_tree *tree, const struct flw_tree_node *node)
     }
 }
 
-/* Of two neighbours in order one has no child on the side of the other: there the node begins, as a leaf. */
+/* One of two neighbours has no child on the side of the other: insert the node there, as a leaf. */
 void flw_tree_insert_before(struct flw_tree *tree, struct flw_tree_node *node,
                             struct flw_tree_node *next)
 {

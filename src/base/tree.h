@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: an ordered set of address ranges that never overlap: a treap whose nodes are a list too, in order.
- * Nodes are embedded in what they stand for; the tree allocates nothing.
- * Does not: split or merge ranges: the caller removes, changes and inserts. Know any other order: who has one
- * leaves the ranges alone, goes down from the root by it, and inserts before what it found there.
+ * Owns: an ordered set of address ranges that never overlap: a treap whose nodes also form a list
+ * in order. Nodes are embedded in the objects; the tree allocates nothing.
+ * Does not: split or merge ranges: the caller removes, changes and inserts. Search by another key:
+ * such a caller ignores the ranges, descends from the root itself and inserts before the node
+ * found.
  * Synchronization: the caller's.
  *
- * Calls of a driver come in runs: a pool maps, uses and unmaps one handle behind the other. The tree
- * remembers the node that was met last. From there to the same node or its neighbour costs O(1), inserting
- * and removing there too; elsewhere the search costs O(log n).
+ * Driver calls often concern neighbours: a pool maps, uses and unmaps one handle after the other.
+ * The tree remembers the last node found. Finding, inserting and removing at that node or its
+ * neighbour costs O(1), elsewhere O(log n).
  *
  * INVARIANTS  for all nodes a before b in order: a.end <= b.begin; begin < end;
- *             parent.priority >= child.priority; near is NULL or in the tree
- */
+ *             parent.priority >= child.priority; near is NULL or in the tree */
 #ifndef FLW_BASE_TREE_H
 #define FLW_BASE_TREE_H
 
@@ -29,29 +29,29 @@ struct flw_tree_node {
 
 struct flw_tree {
     struct flw_tree_node *root;
-    struct flw_tree_node *last; /* the highest */
-    struct flw_tree_node *near; /* the one met last */
+    struct flw_tree_node *last; /* highest */
+    struct flw_tree_node *near; /* found last */
     uint64_t count;
     uint32_t seed;
 };
 
-/* The node's range must not overlap another's. */
+/* Insert a node. Its range must not overlap another's. */
 void flw_tree_insert(struct flw_tree *tree, struct flw_tree_node *node);
 void flw_tree_remove(struct flw_tree *tree, struct flw_tree_node *node);
-/* The node's place is before `next`, whatever its range; NULL: it is the last. */
+/* Insert a node before `next`, whatever its range; as the last if next is NULL. */
 void flw_tree_insert_before(struct flw_tree *tree, struct flw_tree_node *node,
                             struct flw_tree_node *next);
-/* From the root down, as flw_tree_from. */
+/* Search from the root; result as flw_tree_from. */
 struct flw_tree_node *flw_tree_search(const struct flw_tree *tree, uint64_t address);
 
-/* Is it the first node that ends after `address`? NULL stands behind the last. */
+/* True if node is the first that ends after `address`. NULL follows the last node. */
 static inline bool flw_tree_is_first(const struct flw_tree_node *previous,
                                      const struct flw_tree_node *node, uint64_t address)
 {
     return (previous == NULL || previous->end <= address) && (node == NULL || node->end > address);
 }
 
-/* The first node that ends after `address`; it may begin after it too. */
+/* Return the first node that ends after `address`; it may also begin after it. */
 static inline struct flw_tree_node *flw_tree_from(struct flw_tree *tree, uint64_t address)
 {
     struct flw_tree_node *near = tree->near;
@@ -68,7 +68,7 @@ static inline struct flw_tree_node *flw_tree_from(struct flw_tree *tree, uint64_
     return found;
 }
 
-/* The node that contains `address`, or NULL. */
+/* Return the node that contains `address`, or NULL. */
 static inline struct flw_tree_node *flw_tree_find(struct flw_tree *tree, uint64_t address)
 {
     struct flw_tree_node *node = flw_tree_from(tree, address);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the driver's answers mean: one table for everybody who calls it. Does not: say what follows
- * from a meaning. Numbers, not the driver's names: a toolkit may be older than an answer, and kernel
- * modules have no toolkit.
+ * Owns: the meaning of the driver's results, in one table for all callers. Does not: decide what
+ * follows from a result. The table has numbers rather than the driver's names, because a toolkit
+ * may be older than a result and kernel modules have no toolkit.
  *
- * An answer is a refusal unless cuda.h says more of it: the call has failed, device, context and memory
- * are as they were. GONE are those alone of which cuda.h says that the process must be terminated, that
- * the context must be destroyed or has been, or that the driver shuts down. (Of the uncorrectable errors
- * 214 and 220 it does not: where such a one lasts, the driver refuses every call by that name.)
- * `check.answers` compares the table with the toolkit's comments.
- */
+ * A result without a further meaning in cuda.h is a refusal: the call has failed, and device,
+ * context and memory are unchanged. GONE are only those results for which cuda.h requires that the
+ * process be terminated or the context be destroyed, or reports that the context was destroyed or
+ * that the driver shuts down. (This excludes the uncorrectable errors 214 and 220; if one of them
+ * persists, the driver returns that error from every call.) `check.answers` compares the table
+ * with the toolkit's comments. */
 #ifndef FLW_DRIVER_ANSWER_H
 #define FLW_DRIVER_ANSWER_H
 
@@ -19,15 +19,15 @@
 
 enum flw_answer {
     FLW_ANSWER_OK,
-    FLW_ANSWER_NOT_READY, /* the work asked for is under way */
+    FLW_ANSWER_NOT_READY, /* the queried work is not complete */
     FLW_ANSWER_NO_MEMORY,
-    FLW_ANSWER_CAPTURING, /* a capture forbids the call, now and here */
-    FLW_ANSWER_STALE,     /* the handle that was named names nothing any more */
-    FLW_ANSWER_GONE,      /* the context or the device, with all that was in it */
+    FLW_ANSWER_CAPTURING, /* a capture forbids the call now */
+    FLW_ANSWER_STALE,     /* the handle refers to a destroyed object */
+    FLW_ANSWER_GONE,      /* the context or the device is lost with all its contents */
     FLW_ANSWER_REFUSED
 };
 
-/* X(number, name, meaning) for every answer that is more than a refusal. */
+/* X(number, name, meaning) for every result that is more than a refusal. */
 /* clang-format off */
 #define FLW_ANSWERS(X) \
     X(0, SUCCESS, OK) \
@@ -84,14 +84,14 @@ static inline bool flw_result_is_gone(int result)
     return flw_answer_of(result) == FLW_ANSWER_GONE;
 }
 
-/* A stream, an event or a context is named that is not there any more. Of the pool's own context, and
- * of events in it, that says that the device is lost; of anybody else's, that its work is over. */
+/* True if a stream, an event or a context of the call no longer exists. For the pool's own context
+ * and events in it, this means that the device is lost; for others, that the work is over. */
 static inline bool flw_result_is_stale(int result)
 {
     return flw_answer_of(result) == FLW_ANSWER_STALE || result == 201 || result == 709;
 }
 
-/* What a call answers that the driver kept from its end, for nothing that was stale. */
+/* Return the status of a call that the driver failed for a reason other than a stale handle. */
 static inline fallow_status flw_answer_status(int result)
 {
     switch (flw_answer_of(result)) {

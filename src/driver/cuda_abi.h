@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the driver's types and values that Fallow uses, for machines without a CUDA toolkit: names,
- * sizes and numbers are cuda.h's, which the driver's binary interface fixes; nothing else is here.
- * Does not: declare a driver function (entry_points.h has their shapes); cover what is not used
- * here.
+ * Owns: the driver types and values that Fallow uses, for machines without a CUDA toolkit. Names,
+ * sizes and numbers are those of cuda.h, which the driver's binary interface fixes.
+ * Does not: declare driver functions (entry_points.h has their signatures).
  *
- * `check.cuda_abi` takes every name from this file and compares it with the toolkit's where there
- * is one. To add one: add it here; a new struct also needs its members in tests/check/cuda_abi.c.
- */
+ * `check.cuda_abi` compares every name of this file with the toolkit, if there is one. To add one:
+ * add it here; a new struct also needs its members in tests/check/cuda_abi.c. */
 #ifndef FLW_DRIVER_CUDA_ABI_H
 #define FLW_DRIVER_CUDA_ABI_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The toolkit whose numbers these are; the driver's own version is asked at run time. */
+/* Toolkit version of these numbers; the driver's own version is queried at run time. */
 #define CUDA_VERSION 13000
 #define CUDAAPI
 #define CUDA_CB
@@ -120,7 +118,7 @@ typedef enum CUdevice_attribute_enum {
     CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED = 125,
     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED = 128,
     CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID = 134,
-    CU_DEVICE_ATTRIBUTE_MAX = 148 /* one past the last; grows with every toolkit */
+    CU_DEVICE_ATTRIBUTE_MAX = 148 /* one past the last; increases with every toolkit */
 } CUdevice_attribute;
 
 typedef enum CUcomputemode_enum {
@@ -242,7 +240,7 @@ typedef enum CUmemRangeFlags_enum {
     CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE = 1
 } CUmemRangeFlags;
 
-/* ---- virtual memory management. An enum that travels in a struct is as wide as the driver's. */
+/* ---- virtual memory management. Enums inside structs have the driver's width. */
 
 typedef enum CUmemLocationType_enum {
     CU_MEM_LOCATION_TYPE_INVALID = 0,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define SIM_LIBRARY    "libfallow-simcuda.so"
-#define OLDEST_VERSION 11040 /* cuStreamGetCaptureInfo_v2 and the VMM rules relied upon */
+#define OLDEST_VERSION 11040 /* cuStreamGetCaptureInfo_v2, VMM rules */
 
 enum need {
     OPTIONAL,
@@ -21,7 +21,7 @@ static void say(char *message, const char *what, const char *name, const char *a
     }
 }
 
-/* The simulated driver is installed beside the library that opens it. */
+/* Open the simulated driver, which is installed beside this library. */
 static void *open_beside_us(const char *file)
 {
     Dl_info self;
@@ -53,7 +53,7 @@ static void *open_object(const char *name)
     return object != NULL ? object : dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* The loader's reason names the file as well. */
+/* Remove the file's name from the loader's reason. */
 static const char *without_name(const char *reason, const char *name)
 {
     size_t length = strlen(name);
@@ -62,7 +62,7 @@ static const char *without_name(const char *reason, const char *name)
     return reason + (has_name ? length + 2 : 0);
 }
 
-/* Right after the attempt: the loader keeps its reason. */
+/* Write the loader's reason; call right after the attempt. */
 static void say_why_not_loaded(char *message, const char *name, bool is_default)
 {
     const char *reason = dlerror();
@@ -78,7 +78,7 @@ static void say_why_not_loaded(char *message, const char *name, bool is_default)
     }
 }
 
-/* NULL, or the name of the first required entry point that is missing. */
+/* Fill the table. Returns the name of the first required entry point that is missing, or NULL. */
 static const char *fill_table(struct flw_driver *driver)
 {
     const char *missing = NULL;
@@ -106,7 +106,7 @@ fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char 
         message[0] = '\0';
     }
     *driver = (struct flw_driver){0};
-    if (name[0] == '\0') { /* to the loader that is the program itself */
+    if (name[0] == '\0') { /* the loader would take it for the program itself */
         say(message, "cannot load the CUDA driver", name,
             "name a driver's library, or leave the setting out for libcuda.so.1");
         return FALLOW_NOT_FOUND;
@@ -121,7 +121,7 @@ fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char 
         say(message, "the CUDA driver lacks the entry point", missing,
             is_default ? "install a driver of CUDA 11.4 or newer"
                        : "the library that was named is no driver of CUDA 11.4 or newer");
-        dlclose(driver->object); /* it has not been called: it may go */
+        dlclose(driver->object); /* not called yet, so it can be unloaded */
         goto fail;
     }
     CUresult result = driver->cuInit(0);

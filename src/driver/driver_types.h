@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver's types: the toolkit's cuda.h where there is one, else our own small header with the
- * same names and values. `tests/check` compares the two on every machine that has a toolkit.
- */
+ * The driver's types: from the toolkit's cuda.h if there is one, otherwise from our own small
+ * header with the same names and values. `tests/check` compares the two if there is a toolkit. */
 #ifndef FLW_DRIVER_TYPES_H
 #define FLW_DRIVER_TYPES_H
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one list of CUDA driver entry points that Fallow calls.
- * X(need, symbol, since, before, parameters)
+ * The list of CUDA driver entry points that Fallow calls. X(need, symbol, since, before,
+ * parameters)
  *
- *   need    REQUIRED  the driver is refused, by name, without it
- *           OPTIONAL  absent means that a feature is off (VMM, pools, ids), or that tests skip what
- *                     only they need (contexts of their own)
- *   symbol  the *exported* name, suffix included, so that no macro of cuda.h can rename it;
+ *   need    REQUIRED  a driver without this entry is refused
+ *           OPTIONAL  otherwise a feature is off (VMM, pools, ids), or tests skip cases
+ *                     (contexts of their own)
+ *   symbol  the *exported* name with its suffix, so that no macro of cuda.h renames it;
  *           always the plain entry, never a _ptsz twin
- *   since   the driver version at which the name came (2000: it was always there), and `before` the one
- *           at which its base name began to mean a newer interface (0: never; cudaTypedefs.h)
+ *   since   driver version that introduced the name (2000: the first), and `before` the version from
+ *           which its base name means a newer interface (0: never; cudaTypedefs.h)
  *
- * To add one: add a line here, call it through `struct flw_driver`, export it from simcuda (which
- * reads the same list, so forgetting is a link error), and give it a conformance case.
- */
+ * To add one: add a line here, call the entry through `struct flw_driver`, export the entry from
+ * simcuda (which reads the same list, so forgetting is a link error), and write a conformance
+ * case. */
 /* clang-format off */
 #define FLW_DRIVER_ENTRY_POINTS(X) \
     X(REQUIRED, cuInit, 2000, 0, (unsigned flags)) \

@@ -6,18 +6,18 @@
 #include "base/check.h"
 #include "driver/answer.h"
 
-/* The section that this thread is in. Initial-exec: no allocation on first use. */
+/* The innermost section of this thread. Initial-exec: other models allocate on first use. */
 static _Thread_local struct flw_driver_section *innermost
     __attribute__((tls_model("initial-exec")));
 
-/* Tables are copied, entry points are not. */
+/* Tables are copied, so compare the entry points. */
 static bool is_of_driver(const struct flw_driver_section *section, const struct flw_driver *driver)
 {
     return section != NULL && section->driver->cuCtxPushCurrent_v2 == driver->cuCtxPushCurrent_v2;
 }
 
-/* The outermost of those around this one that want what it wants, itself included: what is opened for it
- * stays open longest. */
+/* Return the outermost enclosing section with the same driver and context, or this one: parts
+ * opened there stay open longest. */
 static struct flw_driver_section *keeper_of(struct flw_driver_section *section)
 {
     while (is_of_driver(section->outer, section->driver) &&
@@ -27,7 +27,7 @@ static struct flw_driver_section *keeper_of(struct flw_driver_section *section)
     return section;
 }
 
-/* The nearest around this one that has opened the part; NULL: none has. */
+/* Return the nearest enclosing section that opened the part, or NULL. */
 static const struct flw_driver_section *opener_around(const struct flw_driver_section *section,
                                                       enum flw_section_parts part)
 {
@@ -38,7 +38,7 @@ static const struct flw_driver_section *opener_around(const struct flw_driver_se
     return is_of_driver(outer, section->driver) ? outer : NULL;
 }
 
-/* A driver call is about to be made. */
+/* Count a driver call that is about to be made. */
 static void begin_call(struct flw_driver_section *section, const char *call)
 {
     section->refused = call;
@@ -82,7 +82,8 @@ static CUresult relax(struct flw_driver_section *section)
     CUresult result = exchange_mode(section);
     if (flw_result_is_gone(result) && (section->opened & FLW_SECTION_CONTEXT) == 0) {
         if (section->context == NULL) {
-            return result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : result; /* none, no mode */
+            return result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS
+                                                        : result; /* no context, so no mode */
         }
         result = make_current(section);
         result = result == CUDA_SUCCESS ? exchange_mode(section) : result;
@@ -104,7 +105,7 @@ static CUresult enter(struct flw_driver_section *section, unsigned parts)
     return result;
 }
 
-#define LEAVE_TRIES 3 /* what the program made current must not stay covered by one refusal */
+#define LEAVE_TRIES 3 /* retries, so that one refusal does not leave another context current */
 
 static CUresult leave(struct flw_driver_section *section)
 {
@@ -146,7 +147,7 @@ CUresult flw_section_open(struct flw_driver_section *section, const struct flw_d
     CUresult result = enter(keeper, parts);
     if (result != CUDA_SUCCESS) {
         const char *refused = keeper->refused;
-        (void)flw_section_close(section); /* what is a hold's ends with that */
+        (void)flw_section_close(section); /* closes the parts opened on behalf of a hold */
         section->refused = refused;
     }
     return result;
@@ -169,7 +170,8 @@ CUresult flw_section_close(struct flw_driver_section *section)
     FLW_ASSERT(innermost == section);
     innermost = section->outer;
     CUresult result =
-        section->opened != 0 ? leave(section) : CUDA_SUCCESS; /* a hold, nearly always */
+        section->opened != 0 ? leave(section) : CUDA_SUCCESS; /* not opened: a hold, the usual
+                                                                  case */
     return section->lost != CUDA_SUCCESS ? section->lost : result;
 }
 
@@ -187,7 +189,7 @@ struct flw_driver_section *flw_section_pause(void)
     return paused;
 }
 
-/* Outer ones first: what they have open an inner one does not open. */
+/* Enter outer sections first: an inner one does not open their parts. */
 static void enter_again(struct flw_driver_section *section)
 {
     if (section != NULL) {

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the frame around driver calls. Inside it a context is current, and the thread's capture mode is
- * relaxed, so that what is called neither fails under nor ends anybody's capture. After it the thread is
- * as it was.
- * Does not: know why calls are made, or what follows from their answers.
+ * Owns: the frame around driver calls. Inside, a context is current and the thread's capture mode
+ * is relaxed, so that calls neither fail during another thread's capture nor end the capture.
+ * Afterwards the thread has its previous context and mode.
+ * Does not: decide which calls to make, or interpret their results.
  *
- * Sections nest. One inside another of the same driver and context opens nothing that is open, so whoever
- * knows that several may follow *holds* the section around them all. A hold costs nothing until a section
- * is opened inside of it; what that opened then stays open to the hold's end. Alone, a section costs a
- * question for the current context, a push and a pop where that is another one, and two exchanges of the
- * mode; what it does not ask for it does not pay.
+ * Sections nest. A section inside another of the same driver and context opens nothing that is
+ * open, so a caller with several sections *holds* one around them. A hold costs nothing until a
+ * section inside opens a part, which then stays open until the end of the hold. A section on its
+ * own costs a query of the current context, a push and a pop if another context is current, and
+ * two changes of the mode; parts that are not requested cost nothing.
  *
- * The caller's code (a log function, a callback) runs in no section: see flw_section_pause.
- */
+ * The caller's code (a log function, a callback) runs outside all sections: see flw_section_pause. */
 #ifndef FLW_DRIVER_SECTION_H
 #define FLW_DRIVER_SECTION_H
 
@@ -22,50 +21,55 @@
 
 #include "driver/driver.h"
 
-/* What calls need. */
+/* Parts of a section. */
 enum flw_section_parts {
     FLW_SECTION_CONTEXT = 1, /* the context is current */
     FLW_SECTION_MODE = 2,    /* the thread's capture mode is relaxed */
     FLW_SECTION_BOTH = 3
 };
 
-/* On the stack of the thread that opened it, which keeps them in a chain: the last one opened is the first
- * to be closed. */
+/* On the stack of the thread that opened it. A thread's sections are a chain: the last one opened
+ * is closed first. */
 struct flw_driver_section {
     const struct flw_driver *driver;
-    CUcontext context;                /* NULL: whichever is current, or none */
-    _Atomic uint64_t *counter;        /* of driver calls about to be made; NULL: not counted */
-    struct flw_driver_section *outer; /* the section around it, of whatever driver; NULL: none */
-    CUstreamCaptureMode mode;         /* the thread's before, with FLW_SECTION_MODE in opened */
-    unsigned opened; /* flw_section_parts: open since this section, which closes them */
-    bool is_pushed;  /* with FLW_SECTION_CONTEXT in opened; else the context was current */
-    CUresult lost; /* after a pause it could not be entered again: what flw_section_close answers */
-    const char *refused; /* after an error of flw_section_open: the call that answered it */
+    CUcontext context;                /* NULL: the current one, or none */
+    _Atomic uint64_t *counter;        /* counter of driver calls; NULL: not counted */
+    struct flw_driver_section *outer; /* enclosing section, of any driver; NULL: none */
+    CUstreamCaptureMode mode;         /* the thread's previous mode, if FLW_SECTION_MODE is in
+                                          opened */
+    unsigned opened;                  /* parts that this section opened and will close */
+    bool is_pushed; /* if FLW_SECTION_CONTEXT is in opened; otherwise the context was current */
+    CUresult lost;  /* a pause could not enter the section again: the result of
+                       flw_section_close */
+    const char *refused; /* after a failed flw_section_open: the failed call */
 };
 
-/* Driver calls. Open what is not open of these parts, until flw_section_close. Where that fails the thread
- * is as before, and there is nothing to close. With context NULL nothing is made current, and the mode
- * stays where the driver does not change it without a context: for what is called before there is one. */
+/* Open the given parts unless they are open, until flw_section_close. Makes driver calls. After an
+ * error the thread is as before and there is nothing to close. Context NULL makes no context
+ * current, for calls before a context exists; the mode then stays unchanged if the driver needs a
+ * context for the change. */
 CUresult flw_section_open(struct flw_driver_section *section, const struct flw_driver *driver,
                           CUcontext context, enum flw_section_parts parts,
                           _Atomic uint64_t *counter);
 
-/* Driver calls. For a call that needs no context, where its answer tells of one: was another context than this
- * one current? Then FLW_SECTION_CONTEXT is open, and the call worth another try. False: there is nothing to
- * close. */
+/* After a call that needs no context failed because of its context: make this context current, if
+ * another one was. Returns true if the call should be repeated and the section closed; false if
+ * there is nothing to close. Makes driver calls. */
 bool flw_section_open_elsewhere(struct flw_driver_section *section, const struct flw_driver *driver,
                                 CUcontext context, _Atomic uint64_t *counter);
 
-/* As flw_section_open, for whatever is opened inside; by itself it makes no call. The driver's table stays
- * where it is until flw_section_close. */
+/* As flw_section_open, for sections opened inside; makes no call itself. The driver's table must
+ * not move until flw_section_close. */
 void flw_section_hold(struct flw_driver_section *section, const struct flw_driver *driver,
                       CUcontext context, _Atomic uint64_t *counter);
 
-/* Driver calls, where this section opened something. An error: the thread may not be as it was. */
+/* Close the section, with driver calls for the parts that it opened. After an error the thread may
+ * have changed. */
 CUresult flw_section_close(struct flw_driver_section *section);
 
-/* Driver calls. Leave every section of this thread, for a call of the caller's code, and enter them
- * again; one that cannot be answers so at its end. NULL: the thread was in none. */
+/* Leave every section of this thread, to call the caller's code, and enter all of them again at
+ * the end. Makes driver calls. NULL: the thread was in none. flw_section_close returns the error
+ * of a section that cannot be entered again. */
 struct flw_driver_section *flw_section_pause(void);
 void flw_section_resume(struct flw_driver_section *paused);
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: some of the size classes, a bit each, so that whoever goes through those that matter passes none of
- * the others.
- */
+ * Owns: a set of size classes, one bit each, so that loops skip all other classes. */
 #ifndef FLW_MEMORY_CLASS_SET_H
 #define FLW_MEMORY_CLASS_SET_H
 
@@ -17,7 +15,7 @@ struct flw_class_set {
     uint64_t bits[FLW_CLASS_WORDS];
 };
 
-/* (Whole stores: the sums over all caches read a set as it stands.) */
+/* (Whole stores: statistics read the sets of all caches without synchronisation.) */
 static inline void flw_class_set_add(struct flw_class_set *set, unsigned class_index)
 {
     uint64_t *bits = &set->bits[class_index / 64];
@@ -41,7 +39,7 @@ static inline struct flw_class_set flw_class_set_all(void)
     return all;
 }
 
-/* The classes that are in both. */
+/* Return the intersection. */
 static inline struct flw_class_set flw_class_set_both(const struct flw_class_set *a,
                                                       const struct flw_class_set *b)
 {
@@ -52,7 +50,7 @@ static inline struct flw_class_set flw_class_set_both(const struct flw_class_set
     return both;
 }
 
-/* The first from a class on; FLW_CLASS_COUNT: none. */
+/* Return the first class at or after `from`; FLW_CLASS_COUNT if there is none. */
 static inline unsigned flw_class_set_next(const struct flw_class_set *set, unsigned from)
 {
     for (; from < FLW_CLASS_COUNT; from = (from / 64 + 1) * 64) {
@@ -64,7 +62,7 @@ static inline unsigned flw_class_set_next(const struct flw_class_set *set, unsig
     return FLW_CLASS_COUNT;
 }
 
-/* Each class of a set, which may lose the present one meanwhile. */
+/* Loop over the classes of a set. The body may remove the present class. */
 #define FLW_EACH_CLASS(c, set)                                           \
     for (unsigned c = flw_class_set_next((set), 0); c < FLW_CLASS_COUNT; \
          c = flw_class_set_next((set), c + 1))

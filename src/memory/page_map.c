@@ -2,10 +2,10 @@
 #include "memory/page_map.h"
 
 #define PAGE_BYTES       4096u
-#define SPAN_ARENA_BYTES (4 * FLW_GIB) /* what a 32-bit offset reaches */
+#define SPAN_ARENA_BYTES (4 * FLW_GIB) /* reach of a 32-bit offset */
 #define SPAN_ARENA_LEAST (16 * FLW_MIB)
-#define SPAN_ALIGN       64 /* of headers, and of their slots: no two threads write one line */
-#define SLOT_ARENA_BYTES (64 * FLW_GIB) /* a power of two: indices are masked into it */
+#define SPAN_ALIGN       64 /* of headers and of their slots: two threads never write one line */
+#define SLOT_ARENA_BYTES (64 * FLW_GIB) /* a power of two: indices are masked */
 #define SLOT_ARENA_LEAST (64 * FLW_MIB)
 
 /* ---- how large the tables are */
@@ -25,13 +25,13 @@ static uint64_t unit_bytes(uint64_t bytes)
     return (bytes >> FLW_UNIT_LOG2) * sizeof(uint32_t);
 }
 
-/* Without cells all of them read as 0, for addresses of the whole space. */
+/* Bytes of the cells. Without cells all read as 0, for addresses of the whole space. */
 static uint64_t cell_bytes(bool has_cells, uint64_t bytes)
 {
     return (has_cells ? bytes >> FLW_CELL_LOG2 : FLW_CELL_COUNT) * sizeof(uint32_t);
 }
 
-/* A bit for each page of the units' names. */
+/* Bytes of the bits: one per page of the units' names. */
 static uint64_t page_bytes(uint64_t bytes)
 {
     return flw_div_up(unit_bytes(bytes), PAGE_BYTES * 8);
@@ -80,14 +80,15 @@ bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, 
     map->slots = map->slot_meta.base;
     map->slots_mask = slot_bytes(shrink) - sizeof(struct flw_slot);
     map->units = (uint32_t *)(void *)map->unit_meta.base;
-    /* Offset 0 of both arenas: the span that owns nothing and the slot whose word never matches. */
+    /* Offset 0 of both arenas: the span without slots, and the slot whose word never matches. */
     struct flw_span *nothing = flw_meta_extend(&map->span_meta, sizeof *nothing, SPAN_ALIGN);
     struct flw_slot *none = flw_meta_extend(&map->slot_meta, sizeof *none, SPAN_ALIGN);
     if (nothing == NULL || none == NULL) {
         goto fail;
     }
     nothing->bin = no_bin;
-    /* -5 is "its word, live". In context order no bin is full, but no cache has room for so much. */
+    /* -5 means "the word, live". In context order no bin is full, but no cache has room for this
+     * size. */
     none->allocation = ~0ull;
     return true;
 fail:
@@ -126,7 +127,8 @@ void flw_page_map_set_units(struct flw_page_map *map, uint64_t begin, uint32_t c
     }
 }
 
-/* The cells that a slab begins in or covers: in one whose first units only are its, no block begins. */
+/* Set the cells of a slab, without a last cell in which no block begins: one whose first units
+ * alone belong to the slab. */
 static void set_cells(struct flw_page_map *map, const struct flw_span *run, uint32_t name)
 {
     uint64_t begin = run->u.run.begin_unit, end = begin + run->u.run.unit_count;
@@ -150,7 +152,7 @@ void flw_page_map_clear_slab(struct flw_page_map *map, const struct flw_span *sl
     const struct flw_span *run = slab->u.slab.run;
     if (flw_page_map_has_cells(map, slab)) {
         set_cells(map, run, 0);
-    } else { /* without cells the units stay known as the pool's (heap.c: context order) */
+    } else { /* without cells the units remain known as the pool's (heap.c: context order) */
         flw_page_map_set_units(map, run->u.run.begin_unit, run->u.run.unit_count,
                                map->has_cells ? NULL : run);
     }
@@ -161,7 +163,7 @@ void flw_page_map_clear_slab(struct flw_page_map *map, const struct flw_span *sl
 struct flw_span *flw_page_map_next_span(const struct flw_page_map *map, const struct flw_span *span)
 {
     uint64_t at = span == NULL ? 0 : (uint64_t)((const unsigned char *)span - map->spans);
-    uint64_t next = flw_align_up(at + sizeof *span, SPAN_ALIGN); /* the first owns nothing */
+    uint64_t next = flw_align_up(at + sizeof *span, SPAN_ALIGN); /* the first belongs to nothing */
     return next < map->span_meta.used_bytes ? (struct flw_span *)(void *)(map->spans + next) : NULL;
 }
 
@@ -169,7 +171,7 @@ static struct flw_span *new_span(struct flw_page_map *map, uint64_t slot_count)
 {
     uint64_t spans_used = map->span_meta.used_bytes;
     struct flw_span *span = flw_meta_extend(&map->span_meta, sizeof *span, SPAN_ALIGN);
-    /* One slot more than used: what an index into the slab's tail, or below a run, reads. */
+    /* One slot more than used: read by an index into the slab's tail, or below a run. */
     struct flw_slot *slots =
         span == NULL
             ? NULL
@@ -183,7 +185,7 @@ static struct flw_span *new_span(struct flw_page_map *map, uint64_t slot_count)
     return span;
 }
 
-/* Not inlined: its callers seldom need it. */
+/* Not inlined: callers seldom need it. */
 FLW_NOINLINE struct flw_span *flw_page_map_extend_runs(struct flw_page_map *map)
 {
     struct flw_span *run = new_span(map, 2);

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the tables from address to span to slot, and the memory of spans and slots.
- * Does not: know who owns a span.
+ * Does not: record the owner of a span.
  *
  * A *name* is the byte offset of a span in the span arena; 0 is a span without slots that refuses
- * everything. Each unit has one. Where a unit's is 0, that of its *cell* of eight units counts: blocks of
- * a cell or more begin in cells of their own, so one name a cell finds them, and 10^6 of 1 MiB take
- * 8 MB, not 64. Where memory can be mapped freely the tables cover one reserved range; where it comes in
- * driver allocations they cover the 47-bit address space (9 GiB of address space, pages appear as they
- * are used) and cells are left alone, since another's memory may be in them. If the driver reserves less than
- * requested, so that several ranges may be needed, the tables cover the address space too, with cells.
+ * everything. Each unit has a name. If a unit's name is 0, the name of its *cell* of eight units
+ * counts: blocks of a cell or more begin in different cells, so one name per cell is enough, and
+ * 10^6 blocks of 1 MiB take 8 MB instead of 64. If memory can be remapped, the tables cover one
+ * reserved range. With segments the tables cover the 47-bit address space (9 GiB of addresses;
+ * pages appear when used) and have no cells, since a cell may contain memory of others. If the
+ * driver reserves less than requested, so that several ranges may be needed, the tables also cover
+ * the address space, with cells.
  *
- * The tables of units and cells are as large as what they cover. Those of spans and slots are as large as
- * the number of blocks that a pool may come to have; `shrink` halves that so many times, down to a floor.
+ * The tables of units and cells are as large as the covered range. The tables of spans and slots
+ * are as large as the number of blocks that a pool may have; each step of `shrink` halves both,
+ * down to a floor.
  *
- * INVARIANT  of a cell that a name may be wanted of, only one span can have the name: a slab of blocks of
- * a cell or more has every cell that it begins in or covers; a live run of a cell or more that in which
- * it begins. Two of them cannot begin in one cell, and none begins in one that another covers.
+ * INVARIANT  only one span can need the name of a cell: a slab of blocks of a cell or more needs each cell from its first to its last byte; a live run of a cell or more needs the cell of its first byte. No cell is the first of two of these, and none begins in a cell that another covers.
  *
- * Synchronization: written under the heap lock; read by anyone (invariants in span.h).
- */
+ * Synchronization: written under the heap lock; read by any thread (invariants in span.h). */
 #ifndef FLW_MEMORY_PAGE_MAP_H
 #define FLW_MEMORY_PAGE_MAP_H
 
@@ -34,43 +33,44 @@
 #define FLW_CELL_COUNT          (FLW_ADDRESS_SPACE_BYTES >> FLW_CELL_LOG2)
 
 struct flw_page_map {
-    uint64_t
-        base; /* of the covered addresses, a multiple of their size; 0: the whole address space */
-    uint64_t mask;   /* that size - 1 */
-    uint32_t *units; /* unit -> name; the cells' names lie at a fixed distance before them */
+    uint64_t base;   /* first covered address, a multiple of the covered size; 0: the whole address
+                  space */
+    uint64_t mask;   /* covered size - 1 */
+    uint32_t *units; /* names by unit; the cells' names precede at a fixed distance */
     bool has_cells;
     unsigned char *spans;
     unsigned char *slots;
     uint64_t slots_mask; /* keeps a wild index inside the arena */
-    uint32_t no_bin;     /* bin of a span that no thread cache holds anything of */
+    uint32_t no_bin;     /* bin of a span without blocks in any thread cache */
 
     struct flw_meta cell_meta, unit_meta, span_meta, slot_meta;
     struct flw_meta page_meta; /* a bit for each page of `units` that was ever written */
     uint64_t written_pages;
     struct flw_span *unused_runs;
     struct flw_span *unused_slabs[FLW_CLASS_COUNT][FLW_SLAB_STEPS];
-    uint8_t slab_units[FLW_CLASS_COUNT]; /* flw_class_slab_units, which is long: at most 64 */
+    uint8_t slab_units[FLW_CLASS_COUNT]; /* flw_class_slab_units, cached because the
+                                             computation is slow; at most 64 */
 };
 
-/* Make tables for [base, base + bytes): bytes is a power of two and base a multiple of bytes. has_cells: no cell
- * contains memory of the pool and of others. no_bin: the bin of runs and units without a span. Returns false if host
- * memory or addresses run out. */
+/* Create tables for [base, base + bytes): bytes is a power of two and base a multiple of bytes.
+ * has_cells: no cell contains memory of the pool and of others. no_bin: the bin of runs and of
+ * units without a span. Returns false if host memory or addresses run out. */
 bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, bool has_cells,
                        uint32_t no_bin, unsigned shrink);
-/* The address space that such tables take: what cannot shrink, what can. */
+/* Return the address space of such tables: the part that cannot shrink, and the part that can. */
 uint64_t flw_page_map_name_bytes(bool has_cells, uint64_t bytes);
 uint64_t flw_page_map_block_bytes(unsigned shrink);
-/* How many blocks have a slot in such tables. */
+/* Return the number of blocks that such tables have slots for. */
 uint64_t flw_page_map_slot_count(unsigned shrink);
 void flw_page_map_finish(struct flw_page_map *map);
 
-/* A run header with its slot, its run's part blank; NULL: host memory. */
+/* Return a run header with a slot and empty run fields; NULL if host memory runs out. */
 struct flw_span *flw_page_map_new_run(struct flw_page_map *map);
-/* The same with the run's part of another. */
+/* The same with the run fields of another. */
 struct flw_span *flw_page_map_copy_run(struct flw_page_map *map, const struct flw_span *run);
 struct flw_span *flw_page_map_extend_runs(struct flw_page_map *map);
 
-/* The same with what its run's part held last. */
+/* The same with the run fields of the header's last use. */
 static inline struct flw_span *flw_page_map_unused_run(struct flw_page_map *map)
 {
     struct flw_span *run = map->unused_runs;
@@ -83,7 +83,7 @@ static inline struct flw_span *flw_page_map_unused_run(struct flw_page_map *map)
 
 static inline void flw_page_map_drop_run(struct flw_page_map *map, struct flw_span *run)
 {
-    /* Units keep naming it: it must not look like the run around them. */
+    /* Units still have this name, which must not match the run around. */
     run->u.run.state = FLW_RUN_BUSY;
     run->u.run.begin_unit = 0;
     run->u.run.unit_count = 0;
@@ -91,7 +91,7 @@ static inline void flw_page_map_drop_run(struct flw_page_map *map, struct flw_sp
     map->unused_runs = run;
 }
 
-/* A slab header for a class with its slots. bin: see flw_span. */
+/* Return a slab header with slots for a class. bin: see flw_span. */
 struct flw_span *flw_page_map_new_slab(struct flw_page_map *map, unsigned class_index,
                                        unsigned step_log2);
 void flw_page_map_drop_slab(struct flw_page_map *map, struct flw_span *slab);
@@ -101,9 +101,9 @@ static inline uint64_t flw_page_map_offset(const struct flw_page_map *map, uint6
     return address & map->mask;
 }
 
-/* Any pointer may be asked for, a wild one too, while another thread recycles the spans that it
- * leads to. Nothing that is read on the way counts until a slot's word, read last and atomically,
- * is the pointer itself and a live state. */
+/* Lookups accept any pointer, also wild ones, while other threads recycle the spans on the way. No
+ * value read on the way counts until a slot's word, read last and atomically, is the pointer
+ * itself and a live state. */
 FLW_SNAPSHOT_INLINE uint32_t flw_page_map_name_in(const uint32_t *units, uint64_t offset)
 {
     uint32_t name = units[offset >> FLW_UNIT_LOG2];
@@ -119,7 +119,8 @@ FLW_SNAPSHOT_INLINE struct flw_span *flw_page_map_span_at(const struct flw_page_
     return (struct flw_span *)(void *)(map->spans + flw_page_map_name_in(map->units, offset));
 }
 
-/* The slot that would hold `offset` if it is one's address; always readable, never NULL. */
+/* Return the slot that would hold `offset` if `offset` is a slot's address; always readable, never
+ * NULL. */
 FLW_SNAPSHOT_INLINE struct flw_slot *
 flw_page_map_slot_at(const struct flw_page_map *map, const struct flw_span *span, uint64_t offset)
 {
@@ -145,12 +146,12 @@ static inline uint32_t *flw_page_map_cells(const struct flw_page_map *map)
     return map->units - FLW_CELL_COUNT;
 }
 
-/* Units [begin, begin + count) lead to the span; NULL: to nothing. */
+/* Make units [begin, begin + count) lead to the span; to none if NULL. */
 void flw_page_map_set_units(struct flw_page_map *map, uint64_t begin, uint32_t count,
                             const struct flw_span *span);
 
-/* The beginning of a live run leads to it. (One that is less than a cell serves a slab, where there are
- * cells.) */
+/* Make a live run's first unit lead to the run. (With cells, a run smaller than a cell serves a
+ * slab.) */
 static inline void flw_page_map_set_run(struct flw_page_map *map, const struct flw_span *run)
 {
     uint64_t begin = run->u.run.begin_unit;
@@ -164,18 +165,18 @@ static inline void flw_page_map_set_run(struct flw_page_map *map, const struct f
     }
 }
 
-/* All of a slab's run leads to the slab; or, when it is dissolved, to no slab any more. */
+/* Make all units of a slab's run lead to the slab, or to no slab when it is dissolved. */
 void flw_page_map_set_slab(struct flw_page_map *map, const struct flw_span *slab);
 void flw_page_map_clear_slab(struct flw_page_map *map, const struct flw_span *slab);
 
-/* Do cells find its blocks? */
+/* True if cells find the slab's blocks. */
 static inline bool flw_page_map_has_cells(const struct flw_page_map *map,
                                           const struct flw_span *slab)
 {
     return map->has_cells && flw_class_bytes(slab->u.slab.class_index) >= FLW_CELL_BYTES;
 }
 
-/* Atomic, since wild pointers may be compared with it at any time. */
+/* Atomic, since lookups of wild pointers may read the word at any time. */
 static inline uint64_t flw_slot_address(const struct flw_slot *slot)
 {
     return __atomic_load_n(&slot->word, __ATOMIC_RELAXED) & ~FLW_SLOT_STATE_MASK;
@@ -191,19 +192,20 @@ static inline void flw_slot_set_allocation(struct flw_slot *slot, uint64_t alloc
     __atomic_store_n(&slot->allocation, allocation, __ATOMIC_RELAXED);
 }
 
-/* The span of a live or free slot. */
+/* Return the span of a live or free slot. */
 static inline struct flw_span *flw_slot_span(const struct flw_page_map *map,
                                              const struct flw_slot *slot)
 {
     return flw_page_map_span_at(map, flw_page_map_offset(map, flw_slot_address(slot)));
 }
 
-/* Every span that was ever made, in no order, those in no use included (their slots are free);
- * NULL begins and ends. Under the heap lock. */
+/* Iterate over every span ever created, in any order, including unused ones (their slots are
+ * free); NULL begins and ends. Requires the heap lock. */
 struct flw_span *flw_page_map_next_span(const struct flw_page_map *map,
                                         const struct flw_span *span);
 
-/* Host memory of the tables, in bytes: pages in use, not address space. The cells of so many units may have names. */
+/* Return the host memory of the tables: used pages, not address space. unit_count: units whose
+ * cells may have names. */
 uint64_t flw_page_map_host_bytes(const struct flw_page_map *map, uint64_t unit_count);
 
 #endif

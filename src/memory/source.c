@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the two page sources: one that remaps (cuMemCreate, cuMemMap, cuMemSetAccess, cuMemUnmap, cuMemRelease), and
- * one of whole segments (cuMemAlloc, cuMemFree), for devices without virtual memory management, and for memory that
- * must be what cudaMalloc would have given.
- */
+ * Owns: the two page sources. One remaps (cuMemCreate, cuMemMap, cuMemSetAccess, cuMemUnmap,
+ * cuMemRelease). The other uses whole segments (cuMemAlloc, cuMemFree), for devices without
+ * virtual memory management and for memory that must behave as cudaMalloc's. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,8 +17,9 @@ static void count_call(struct flw_source *source)
     atomic_fetch_add_explicit(source->call_count, 1, memory_order_relaxed);
 }
 
-/* cuda.h says of none of these calls that it needs a context, and of none that it answers INVALID_CONTEXT. A
- * driver that wants one all the same, or that answers what another context died of, gets the pool's. */
+/* cuda.h requires a context for none of these calls and lists INVALID_CONTEXT for none. If a
+ * driver requires one nevertheless, or returns another context's error, call again with the pool's
+ * context. */
 static bool is_of_other_context(struct flw_source *source, CUresult result,
                                 struct flw_driver_section *section)
 {
@@ -55,7 +55,7 @@ static CUmemAllocationProp properties_of(const struct flw_source *source, uint32
 
 /* ---- what the device says of itself */
 
-/* An answer that a driver or a device without the feature gives, and a healthy one never. */
+/* Results that only a driver or device without the feature returns. */
 static bool says_no(CUresult result)
 {
     return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE ||
@@ -82,7 +82,7 @@ static bool has_calls(const struct flw_driver *driver)
            driver->cuMemGetAllocationGranularity != NULL;
 }
 
-/* An old driver does not know the question. */
+/* True if the device has the attribute; an old driver does not support the query. */
 static bool has(const struct flw_source *source, CUdevice_attribute attribute)
 {
     int value = 0;
@@ -125,8 +125,8 @@ static CUresult ask_granularity(struct flw_source *source, uint32_t kinds)
 
 #define NO_KINDS_LEFT UINT32_MAX
 
-/* Without the one that is missed least. Registration is asked for again with each lesser type: it may
- * not have been what was refused. */
+/* Remove the kind that is least important. Registration is requested again with each lesser type,
+ * since the type may have been the cause of the refusal. */
 static uint32_t lesser_kinds(const struct flw_source *source, uint32_t kinds)
 {
     uint32_t rdma = source->asked_kinds & FLW_HANDLE_RDMA;
@@ -149,7 +149,7 @@ static uint32_t kind_bit(enum flw_refusal_kind kind)
     return bits[kind];
 }
 
-/* These kinds, or all of them together, were refused. */
+/* Record that the driver refused these kinds, or their combination. */
 static void blame(struct flw_source *source, uint32_t kinds, CUresult answer, const char *call)
 {
     for (unsigned kind = 0; kind < FLW_REFUSED_COUNT; kind++) {
@@ -161,7 +161,7 @@ static void blame(struct flw_source *source, uint32_t kinds, CUresult answer, co
     }
 }
 
-/* These work; so none of them was what was refused. */
+/* These kinds work, so none of them was the cause of a refusal. */
 static void settle(struct flw_source *source, uint32_t kinds)
 {
     for (unsigned kind = 0; kind < FLW_REFUSED_COUNT; kind++) {
@@ -239,7 +239,7 @@ static CUresult create_with(struct flw_source *source, uint64_t bytes, uint32_t 
     return result;
 }
 
-/* The kinds were refused with the answer `first`. Of fewer, as many as there are: the others are done without
+/* The kinds were refused with `first`. Create with fewer, as many as work; the others are left out
  * from now on. */
 static CUresult create_lesser(struct flw_source *source, uint64_t bytes, CUresult first,
                               uint32_t *kinds, uint64_t *out_handle)
@@ -258,7 +258,7 @@ static CUresult create_lesser(struct flw_source *source, uint64_t bytes, CUresul
     return result;
 }
 
-/* The same of the fewest alone, for this handle only. */
+/* Create with the fewest kinds, for this handle only. */
 static CUresult create_least(struct flw_source *source, uint64_t bytes, CUresult first,
                              uint32_t *kinds, uint64_t *out_handle)
 {
@@ -271,9 +271,9 @@ static CUresult create_least(struct flw_source *source, uint64_t bytes, CUresult
     return result;
 }
 
-/* A kind that worked at first may be refused later (a limit of the fabric, a permission that went). What
- * was not named is done without from then on; where that is refused too, the kind was not the
- * cause, and while that lasts two questions are enough to see that it does. */
+/* A kind that worked at first may be refused later (a limit of the fabric, a revoked permission).
+ * Kinds that the caller did not name are then left out. If the driver refuses that too, the kind
+ * was not the cause; as long as this lasts, two calls show it. */
 static CUresult vmm_create(struct flw_source *source, uint64_t bytes, uint32_t *kinds,
                            uint64_t *out_handle)
 {
@@ -309,9 +309,9 @@ static CUresult vmm_unmap(struct flw_source *source, uint64_t address, uint64_t 
     return result;
 }
 
-/* "The range must be the entire contiguous address range that was mapped to" (cuMemUnmap): NVIDIA's sample
- * vectorAddMMAP takes that to hold for several mappings in a row. The first one that is unmapped by itself
- * after a refusal shows that it was refused for being several. */
+/* "The range must be the entire contiguous address range that was mapped to" (cuMemUnmap):
+ * NVIDIA's sample vectorAddMMAP applies that to several adjacent mappings. If the driver refuses
+ * several and then unmaps the first alone, the number was the cause. */
 CUresult flw_source_unmap_all(struct flw_source *source, uint64_t address, const uint64_t bytes[],
                               uint32_t count, uint32_t *out_done)
 {
@@ -383,14 +383,14 @@ const struct flw_source_ops flw_source_vmm = {
 
 #define PROBE_WORD 0x50524f4245464c57ull
 
-/* The last word of the grain, by a stream of its own: the legacy stream may not be named while any
- * blocking stream is captured, whatever mode the thread is in. Copies, not a kernel: they do not wait for
- * multiprocessors that other work keeps busy. A copy to pageable memory returns when it is complete. */
+/* Write and read the last word of the grain on a stream of its own: the legacy stream must not be
+ * used while any blocking stream is captured, in any mode of the thread. Copies rather than a
+ * kernel, which would wait for busy multiprocessors. A copy to pageable memory returns when
+ * complete. */
 struct trial {
     CUresult answer;
     const char *call;
-    bool
-        is_stuck; /* it cannot be taken back now (a copy may be on its way): no other trial follows */
+    bool is_stuck; /* cannot be released now (a copy may be under way): no other trial follows */
 };
 
 static void write_and_read(struct flw_source *source, CUstream stream, uint64_t address,
@@ -408,17 +408,17 @@ static void write_and_read(struct flw_source *source, CUstream stream, uint64_t 
     trial->call = "cuMemcpyDtoHAsync";
     count_call(source);
     trial->answer = driver->cuMemcpyDtoHAsync_v2(&read, at, sizeof read, stream);
-    if (trial->answer != CUDA_SUCCESS) { /* then nothing has waited for the first copy */
+    if (trial->answer != CUDA_SUCCESS) { /* nothing has waited for the first copy */
         count_call(source);
         CUresult result = driver->cuStreamSynchronize(stream);
         trial->is_stuck = result != CUDA_SUCCESS && flw_answer_of(result) != FLW_ANSWER_GONE;
-    } else if (read != written && read != unread) { /* (unread: a device of addresses only) */
+    } else if (read != written && read != unread) { /* (unread: a device without contents) */
         trial->call = "the copy back of what was written";
         trial->answer = CUDA_ERROR_UNKNOWN;
     }
 }
 
-/* A way back that is refused once is tried once more. What is left then is the pool's. */
+/* Undo the trial, with one retry. The pool keeps whatever cannot be released. */
 static void take_back(struct flw_source *source, struct trial *trial, uint64_t address,
                       uint64_t handle, bool is_mapped)
 {
@@ -434,7 +434,7 @@ static void take_back(struct flw_source *source, struct trial *trial, uint64_t a
     }
 }
 
-/* One grain of these kinds, through its whole life. */
+/* Create, map, write, read and release one grain of these kinds. */
 static struct trial try_grain(struct flw_source *source, CUstream stream, uint64_t address,
                               uint32_t kinds)
 {
@@ -465,7 +465,7 @@ CUresult flw_source_vmm_probe(struct flw_source *source, uint64_t address, bool 
     CUstream stream = NULL;
     count_call(source);
     if (driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-        stream = NULL; /* then it is not written */
+        stream = NULL; /* then nothing is written */
     }
     struct trial trial = try_grain(source, stream, address, kinds);
     while (flw_source_is_refused(trial.answer) && !trial.is_stuck) {
@@ -480,7 +480,7 @@ CUresult flw_source_vmm_probe(struct flw_source *source, uint64_t address, bool 
                     ? try_grain(source, stream, address, kinds)
                     : (struct trial){granularity, "cuMemGetAllocationGranularity", false};
     }
-    /* A driver that takes nothing back for now is believed, as is one without memory. */
+    /* If a driver refuses to release memory for now, or has no memory, trust the attributes. */
     bool is_gone = flw_answer_of(trial.answer) == FLW_ANSWER_GONE;
     *out_can = !is_gone && (trial.is_stuck || !flw_source_is_refused(trial.answer));
     if (*out_can) {
