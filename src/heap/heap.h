@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the layers above see of the heap. Nothing of this folder includes it.
- */
+ * Owns: the interface of the heap for the layers above. No file of this folder includes it. */
 #ifndef FLW_HEAP_HEAP_H
 #define FLW_HEAP_HEAP_H
 

@@ -15,7 +15,7 @@
 #define OBJECT_ARENA_LEAST (32 * FLW_MIB)
 #define NOTE_ARENA_BYTES   (1 * FLW_GIB)
 #define NOTE_ARENA_LEAST   (4 * FLW_MIB)
-#define SHARE              4 /* of what a limit leaves these take one part */
+#define SHARE              4 /* the tables take this part of a limit's remainder */
 
 /* ---- the size of the tables */
 
@@ -30,7 +30,7 @@ uint64_t flw_tables_side_record_bytes(unsigned shrink)
     return flw_max(NOTE_ARENA_BYTES >> shrink, NOTE_ARENA_LEAST);
 }
 
-/* Those that name `window_bytes` of addresses, and streams. */
+/* Bytes of the tables that name `window_bytes` of addresses, and streams. */
 static uint64_t naming_bytes(const struct flw_source *source, uint64_t window_bytes)
 {
     bool remaps = source->ops->remaps;
@@ -56,7 +56,7 @@ uint64_t flw_tables_reserve_bytes(const struct flw_heap *heap, unsigned shrink)
     return fixed_bytes(heap) + shrinking_bytes(shrink);
 }
 
-/* How often they are to be halved, where `allowance` bytes may be mapped. */
+/* Return how often to halve the tables if `allowance` bytes may be mapped. */
 static unsigned choose_tables(const struct flw_heap *heap, uint64_t allowance)
 {
     uint64_t fixed = fixed_bytes(heap);
@@ -108,16 +108,16 @@ static void begin_source(struct flw_heap *heap, const struct flw_heap_config *co
     }
 }
 
-/* Handles are insisted on. */
+/* True if handles are required. */
 static bool must_remap(const struct flw_heap_config *config)
 {
     return (config->source != NULL && config->source->remaps) || config->handle_types != 0 ||
            config->peer_count != 0;
 }
 
-/* Reserve at least as much as the pool may hold: one block may need all of it. If the driver refuses, the pool uses
- * segments. If handles are required, or a limit of the address space has no room for the tables of segments, accept
- * less. */
+/* Reserve at least as much as the pool may hold, since one block may need all of it. If the driver
+ * refuses, the pool uses segments. If handles are required, or a limit of the address space has no
+ * room for the tables of segments, accept less. */
 static CUresult reserve_first(struct flw_heap *heap, const struct flw_heap_config *config)
 {
     bool may_extend =
@@ -126,7 +126,8 @@ static CUresult reserve_first(struct flw_heap *heap, const struct flw_heap_confi
     return flw_ranges_begin(heap, config->device_bytes, least_bytes, may_extend);
 }
 
-/* Addresses, and a grain through its whole life in them. *out_can false: refused, nothing is left. */
+/* Reserve addresses and take one grain through its whole life there. *out_can is false if the
+ * driver refused; nothing is left then. */
 static CUresult prove_remapping(struct flw_heap *heap, const struct flw_heap_config *config,
                                 bool *out_can)
 {
@@ -147,8 +148,8 @@ static CUresult prove_remapping(struct flw_heap *heap, const struct flw_heap_con
     return result;
 }
 
-/* In a driver section. Handles where they work, or are insisted on; else segments, which serve no other
- * device and no other process. */
+/* Choose handles if they work or are required, otherwise segments, which other devices and
+ * processes cannot share. Call in a driver section. */
 static fallow_status choose_source(struct flw_heap *heap, const struct flw_heap_config *config)
 {
     struct flw_source *source = &heap->source;
@@ -199,7 +200,7 @@ static fallow_status settle_source(struct flw_heap *heap, const struct flw_heap_
 
 /* ---- making */
 
-/* All that comes to it is complete. */
+/* Create the domain of memory that is always complete. */
 static bool make_mixed(struct flw_heap *heap)
 {
     heap->mixed = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
@@ -211,7 +212,7 @@ static bool make_mixed(struct flw_heap *heap)
     return heap->mixed != NULL;
 }
 
-/* One order for all, that of the context, and the owner of the dedicated runs that are complete. */
+/* Create the one order domain of the context, and the owner of complete dedicated runs. */
 static bool make_context_order(struct flw_heap *heap)
 {
     bool can_record = heap->driver->cuCtxRecordEvent != NULL;
@@ -246,7 +247,7 @@ static void release_tables(struct flw_heap *heap)
     heap->page_handle = NULL;
 }
 
-/* As large as a limit of the address space lets them be; smaller where the system refuses that, too. */
+/* Create tables as large as a limit of the address space permits; smaller if the system refuses. */
 static bool make_tables(struct flw_heap *heap)
 {
     uint64_t base = heap->map.base;
@@ -291,7 +292,7 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
     if (!has_domains || (remaps && !flw_ranges_open(heap))) {
         goto fail;
     }
-    unowned->completed = UINT64_MAX; /* what is unowned is complete */
+    unowned->completed = UINT64_MAX; /* unowned memory is complete */
     flw_lock_acquire(&heap->lock);
     flw_heap_adopt_left(heap);
     flw_lock_release(&heap->lock);
@@ -303,7 +304,7 @@ fail:
 
 /* ---- unmaking */
 
-/* An event is gone with its context, and its handle may be somebody else's since. */
+/* False if the event ended with its context: another object may have its handle now. */
 static bool has_event(struct flw_heap *heap, const struct flw_fence *fence)
 {
     unsigned long long id = 0;
@@ -316,13 +317,13 @@ static bool has_event(struct flw_heap *heap, const struct flw_fence *fence)
 
 #define GIVE_ROUNDS 3
 
-/* What one round of releasing was refused. */
+/* Calls that one round of releasing was refused. */
 struct leftover {
     uint64_t bytes;
     uint32_t count; /* of calls */
 };
 
-/* The answer to a call that gives something back. True: it is gone. */
+/* Record the result of a release. Returns true if the object is released. */
 static bool note_given(struct flw_heap *heap, struct leftover *left, CUresult result,
                        const char *call, uint64_t bytes)
 {
@@ -347,7 +348,7 @@ static void destroy_events(struct flw_heap *heap, struct leftover *left)
     }
 }
 
-/* What is mapped the driver keeps without its handle, too. */
+/* The driver keeps mapped memory even without its handle. */
 static void give_handle(struct flw_heap *heap, struct flw_handle *handle, struct leftover *left)
 {
     uint64_t bytes = (uint64_t)handle->unit_count << FLW_UNIT_LOG2;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the checker of state.h's invariants: it recomputes every total from the runs and lists up.
- */
+ * Owns: the checker of state.h's invariants. It recomputes every total from the runs and lists. */
 #include "heap/life.h"
 #include "heap/physical/handle.h"
 #include "heap/space/run.h"
@@ -36,7 +35,7 @@ static const char *check_indexes(const struct flw_heap *heap)
                                                           : "the index of unmapped runs is broken";
 }
 
-/* Do the fences of the domain stand, in its list and beside their neighbours in that of all? */
+/* True if the domain's fences are linked correctly, in its list and in the list of all fences. */
 static bool stand_well(const struct flw_heap *heap, const struct flw_domain *domain,
                        uint64_t *count)
 {
@@ -151,7 +150,7 @@ static const char *check_open_users(const struct flw_heap *heap)
     return last < heap->domain_end ? NULL : "a use is open of a domain that there is not";
 }
 
-/* *runs: how many runs deferred frees hold back. */
+/* *runs: number of runs that deferred frees hold. */
 static const char *check_waiting(const struct flw_heap *heap, uint64_t *runs)
 {
     for (uint32_t i = 0; i < heap->domain_end; i++) {
@@ -193,12 +192,12 @@ static uint64_t counted_slots(const struct flw_heap *heap)
 
 struct totals {
     uint64_t live_bytes;
-    uint64_t indexed; /* runs that lie in an index, by their state */
+    uint64_t indexed; /* runs in an index, by state */
     uint64_t deferred;
     uint64_t slots; /* of slabs, in counted batches */
 };
 
-/* Does the map lead from the beginning of each block of a live run to who allocates it? */
+/* True if the map leads from the first byte of each block of a live run to its owner. */
 static bool is_found(const struct flw_heap *heap, const struct flw_span *run)
 {
     const struct flw_span *slab = run->u.run.slab;
@@ -221,7 +220,7 @@ static bool is_stale(const struct flw_heap *heap, const struct flw_range *range,
                      const struct flw_span *run)
 {
     uint64_t begin = run->u.run.begin_unit, end = begin + run->u.run.unit_count;
-    if (range != NULL) { /* nothing was set where nothing was ever mapped */
+    if (range != NULL) { /* otherwise nothing was ever mapped or set */
         end = flw_min(end, range->mapped_page_end * heap->page_units);
     }
     for (uint64_t unit = begin; unit < end; unit++) {
@@ -266,7 +265,7 @@ static const char *check_run(const struct flw_heap *heap, const struct flw_range
     return NULL;
 }
 
-/* The pages of a run of a range. */
+/* Check the pages of a run of a range. */
 static const char *check_pages(const struct flw_heap *heap, const struct flw_range *range,
                                const struct flw_span *run)
 {
@@ -294,7 +293,7 @@ static const char *check_pages(const struct flw_heap *heap, const struct flw_ran
     return NULL;
 }
 
-/* Walk the stretch [unit, end) run by run. range: NULL for a segment. */
+/* Check the range [unit, end) run by run. range: NULL for a segment. */
 static const char *check_stretch(const struct flw_heap *heap, const struct flw_range *range,
                                  const struct flw_span *edge, uint64_t unit, uint64_t end,
                                  struct totals *totals)
@@ -316,7 +315,7 @@ static const char *check_stretch(const struct flw_heap *heap, const struct flw_r
     return broken != NULL || is_covered ? broken : "the runs do not partition the address space";
 }
 
-/* In the window, below the next range, on pages and cells. */
+/* True if the range is in the window, below the next range, on page and cell boundaries. */
 static bool is_placed(const struct flw_heap *heap, const struct flw_range *range)
 {
     uint64_t grain = flw_max(heap->page_units, FLW_CELL_UNITS);
@@ -405,7 +404,7 @@ static const char *check_handles(const struct flw_heap *heap)
                : "reserved_bytes is not the sum over handles";
 }
 
-/* Are the empty slabs where whoever looks for them looks? */
+/* True if searches for empty slabs find all of them. */
 static bool finds_empty(const struct flw_slabs *slabs)
 {
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {

@@ -23,7 +23,7 @@ static struct {
 } shape;
 static pthread_once_t shape_once = PTHREAD_ONCE_INIT;
 
-/* A megabyte of a class, at least 8 slots, at most 128. */
+/* Return the capacity of a class's bin: 1 MiB, but 8 to 128 slots. */
 static uint64_t bin_most(unsigned class_index)
 {
     return class_index == FLW_CLASS_COUNT
@@ -106,8 +106,8 @@ struct flw_tcache *flw_tcache_create(void)
     return cache;
 }
 
-/* Clear the used parts of a cache. An unused cache is all zeros behind its first fields, except data that no count
- * covers. */
+/* Clear the used parts of a cache. An unused cache is all zeros after its first fields, except
+ * data beyond the counts. */
 static void wipe(struct flw_tcache *cache)
 {
     for (uint64_t bits = cache->occupied; bits != 0; bits &= bits - 1) {
@@ -131,7 +131,7 @@ void flw_tcache_drop(struct flw_tcache *cache)
     flw_lock_release(&memory.lock);
 }
 
-/* ---- open, divert, drain */
+/* ---- open, poison, drain */
 
 const char flw_no_pool = 0;
 
@@ -140,7 +140,7 @@ static void set_key(struct flw_tcache *cache, const void *key)
     __atomic_store_n(&cache->hot.key, key, __ATOMIC_RELEASE);
 }
 
-/* What only the two ways of a hit compare with. */
+/* The key that only the two hit paths compare. */
 static const void *own_key(const struct flw_tcache *cache)
 {
     if (!cache->is_open || cache->is_seized) {
@@ -214,7 +214,7 @@ bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap)
 {
     bool any = cache->run_bytes != 0;
     if (!any && heap->depot.domain != cache->domain) {
-        return false; /* one of thousands */
+        return false; /* one among thousands */
     }
     flw_heap_put_run_sets(heap, cache->domain, cache->run_sets, cache->occupied);
     cache->occupied = 0;
@@ -246,7 +246,7 @@ void flw_tcache_clear_runs(struct flw_tcache *cache, struct flw_heap *heap)
         (void)flw_tcache_flush_runs(cache, heap);
         return;
     }
-    (void)empty_depot(heap); /* what no thread has come for joins its neighbours */
+    (void)empty_depot(heap); /* memory that no thread has fetched joins its neighbours */
     depot->domain = cache->domain;
     depot->occupied = cache->occupied;
     for (uint64_t bits = cache->occupied; bits != 0; bits &= bits - 1) {
@@ -273,7 +273,7 @@ struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_he
         }
     }
     struct flw_run_set *to = &cache->run_sets[index];
-    if (flw_run_set_count(to) != 0) { /* another size's: this one was missed */
+    if (flw_run_set_count(to) != 0) { /* holds another size: the requested one missed */
         index ^= 1;
         to = &cache->run_sets[index];
     }
@@ -295,7 +295,7 @@ struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_he
     return run;
 }
 
-/* All of them dedicated runs: one, too. */
+/* True if all open frees are dedicated runs, or of one class. */
 static bool are_open_frees_of_one_class(const struct flw_tcache *cache)
 {
     uint32_t differ = 0;
@@ -320,7 +320,7 @@ static void put_open_frees_sorted(struct flw_tcache *cache, struct flw_heap *hea
         ends[c] += ends[c - 1];
     }
     for (uint32_t i = count; i-- > 0;) {
-        slots[--ends[classes[i]]] = cache->open_frees[i]; /* now where the class begins */
+        slots[--ends[classes[i]]] = cache->open_frees[i]; /* now the begin of the class */
     }
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         if (ends[c + 1] > ends[c]) {
@@ -332,7 +332,7 @@ static void put_open_frees_sorted(struct flw_tcache *cache, struct flw_heap *hea
     }
 }
 
-/* Slots of one class go together. */
+/* Free slots class by class. */
 bool flw_tcache_flush_open_frees(struct flw_tcache *cache, struct flw_heap *heap)
 {
     if (cache->open_free_count == 0) {
@@ -364,7 +364,7 @@ static void flush_bin(struct flw_tcache *cache, struct flw_heap *heap, unsigned 
     flw_heap_put_slots(heap, flw_tcache_allocs_of(cache, heap), class_index, bin->slots,
                        (uint32_t)bin->count);
     if (FLW_MUTANT(DRAIN_WITHOUT_POISON)) {
-        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* its owner comes by */
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* lets the owner run */
     }
     bin->moved_out += bin->count;
     bin->count = 0;
@@ -376,7 +376,7 @@ bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)
     if (cache->context_id != 0) {
         any |= flw_tcache_flush_open_frees(cache, heap);
     }
-    for (unsigned word = 0; word < FLW_CLASS_WORDS; word++) { /* nearly all of them have nothing */
+    for (unsigned word = 0; word < FLW_CLASS_WORDS; word++) { /* most words are empty */
         for (uint64_t bits = cache->used_bins.bits[word]; bits != 0; bits &= bits - 1) {
             unsigned class_index = word * 64 + flw_lowest_bit(bits);
             struct flw_bin *bin =

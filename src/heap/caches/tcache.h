@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the thread cache: free slots and runs that one thread holds for one order domain of one
- * pool, and how it empties into the heap. Does not: fill itself, or decide when (pool/calls, pool/streams).
+ * pool, and emptying it into the heap. Does not: fill itself, or decide when (pool/calls,
+ * pool/streams).
  *
- * A hit compares two words of the cache with the call's arguments. Everything unusual *poisons the
- * key*, so that it costs a hit nothing: a drainer at work, a capture on the stream, checks that
- * want every call, a dying thread or pool. The slow path then finds out which it was.
+ * A hit compares two words of the cache with the call's arguments. Every exception *poisons the
+ * key*, so that it costs a hit nothing: a drainer, a capture on the stream, checks that need every
+ * call, an ending thread or pool. The slow path then determines which it is.
  *
  * INVARIANTS
  *   1. bin: count <= capacity <= slots there is room for. pushes = count + pops - moved_in +
  *      moved_out.
  *   2. Every slot of a bin has state FREE and is counted as out of its slab.
- *   3. run_bytes is the sum over the run sets; runs in them are LIVE to the heap. run_out_bytes -
+ *   3. run_bytes is the sum over the run sets, whose runs are LIVE to the heap. run_out_bytes -
  *      run_bytes are allocated.
  *   4. key is the pool's handle, or the cache's own address if it has a ring, or one of the two
- *      addresses after it in context order, only while is_open and not is_seized. It was poisoned, and
- *      the owner waited for, before is_open became false.
- *   5. Context order: bins and run sets hold unowned memory, to be allocated. What was
- *      freed is among the open frees, which serve nothing: free slots, counted as out of their
- *      slabs, and the slots of runs that are LIVE to the heap. They get the context's sequence
- *      number when they go to the heap.
+ *      addresses after it in context order, only while is_open and not is_seized. Before is_open became
+ *      false, the key was poisoned and the owner was waited for.
+ *   5. Context order: bins and run sets hold unowned memory for allocations. Freed blocks are in
+ *      the open frees, which serve no allocation: free slots, counted as out of their slabs, and
+ *      the slots of runs that are LIVE to the heap. They get the context's sequence number when
+ *      they are returned to the heap.
  *
  * Synchronization: hot fields and bins by the owner between enter and leave while the key matches;
- * else, holding `lock`, by the owner or by whoever has seized the cache (pool/streams/seize.h).
- */
+ * otherwise with `lock`, by the owner or by the thread that seized the cache
+ * (pool/streams/seize.h). */
 #ifndef FLW_HEAP_CACHES_TCACHE_H
 #define FLW_HEAP_CACHES_TCACHE_H
 
@@ -31,21 +32,21 @@
 #include "base/mutant.h"
 #include "heap/state/state.h"
 
-/* 4 KiB steps of the request size would not do: one entry each 256 B. */
+/* 256 B steps: steps of 4 KiB would have too many classes in one entry. */
 #define FLW_BIN_TABLE_LOG2  8
 #define FLW_BIN_TABLE_COUNT (FLW_CLASS_MAX_BYTES >> FLW_BIN_TABLE_LOG2)
 
 struct flw_bin {
     uint64_t count, capacity;
     uint64_t pops, moved_in, moved_out;
-    uint32_t seen_pushes; /* at its last refill: none since means that it only allocates */
-    uint32_t seen_pops;   /* when it was last full: none since means that it only takes back */
+    uint32_t seen_pushes; /* at its last refill: unchanged means that the bin only allocates */
+    uint32_t seen_pops;   /* when last full: unchanged means that the bin only receives frees */
     struct flw_slot *slots[];
 };
 
-/* What one thread has allocated and freed of one pool, over all its streams: so that the peak is
- * exact with one thread. Lives as long as the pool. Synchronization: written by its thread; read by
- * anyone. A reset of the pool's peaks lowers the peak from any thread. */
+/* Bytes that one thread has allocated and freed of one pool, over all its streams, so that the
+ * peak is exact with one thread. Lives as long as the pool. Synchronization: written by its
+ * thread; read by any. A reset of the pool's peaks lowers the peak from any thread. */
 struct flw_account {
     int64_t requested_bytes;      /* allocated minus freed since the last settlement */
     int64_t peak_requested_bytes; /* its maximum since then, or since a reset */
@@ -53,7 +54,7 @@ struct flw_account {
     struct flw_account *next;
 };
 
-/* What a hit reads and writes. */
+/* Fields that a hit reads and writes. */
 struct flw_tcache_hot {
     struct flw_asym asym;
     const void *key;
@@ -71,57 +72,64 @@ struct flw_tcache_hot {
 struct flw_pool;
 struct flw_ring;
 
-/* Close an epoch at the latest after this much, of one thread or of all: 64 MiB as requested (fewer in a small pool,
- * pool/streams/epoch.h), or this many blocks. */
+/* Limit of open frees before an epoch is closed, for one thread or all: 64 MiB as requested (less
+ * in a small pool, pool/streams/epoch.h), or this many blocks. */
 #define FLW_OPEN_FREE_SLOTS 256
 #define FLW_OPEN_FREE_BYTES ((int64_t)(64 * FLW_MIB))
 
 struct flw_tcache {
     struct flw_tcache_hot hot;
     struct flw_lock lock;
-    struct flw_pool *pool; /* NULL: the pool is gone; the thread drops the cache when it meets it */
+    struct flw_pool *pool; /* NULL: the pool is gone; the thread drops the cache when it finds
+                               it */
     const void *handle;    /* the pool's, as callers pass it */
     struct flw_domain *domain;
     struct flw_tcache *next, *prev;           /* in the pool's list */
-    struct flw_tcache *same_next, *same_prev; /* in its domain's list */
+    struct flw_tcache *same_next, *same_prev; /* in the list of its domain */
     uintptr_t thread;
-    bool is_open;   /* hits are allowed when no thread has seized it */
-    bool is_seized; /* one at a time has (pool/streams/seize.h) */
+    bool is_open;   /* hits are allowed while no thread has seized it */
+    bool is_seized; /* one thread has seized it (pool/streams/seize.h) */
     struct flw_tcache *next_seized;
-    struct flw_ring *ring;         /* of its thread in the pool's recording; NULL: not recorded */
-    uint32_t recorded_stream;      /* its number there */
-    bool is_detached;              /* pool NULL: in no list, its thread may drop it at any time */
-    uint64_t misses;               /* allocations that were no hit */
+    struct flw_ring *ring;         /* its thread's, in the pool's recording; NULL: not recorded */
+    uint32_t recorded_stream;      /* its number in the recording */
+    bool is_detached;              /* pool is NULL and no list has it: its thread may drop it
+                                       at any time */
+    uint64_t misses;               /* allocations that missed */
     uint64_t run_pops, run_pushes; /* allocated and freed through this cache */
-    uint64_t run_out_bytes;        /* taken from the heap less put back; those in it included */
+    uint64_t run_out_bytes;        /* taken from the heap minus returned; includes the runs in
+                                       the cache */
     uint64_t run_bytes;
-    /* What it takes in. The heap hears of no hit: 0, while its stream owes no fence (heap.owing), so that
-     * the next free of a run is no hit, and the stream owes one from then on. */
+    /* Most bytes of runs that it takes in. The heap does not see hits, so this is 0 while the
+     * stream owes no fence (heap.owing): the next free of a run then misses, and the stream owes a
+     * fence from then on. */
     uint64_t run_limit_bytes;
-    /* frees of runs until a look whether a fence is worth recording, of how many (pool/calls/free.c) */
+    /* bytes of run frees until the next check for a worthwhile fence, and their step
+     * (pool/calls/free.c) */
     int64_t fence_left_bytes, fence_step_bytes;
     uint64_t fence_grow_count, fence_credits;
-    /* The bin of any other class has no room, and nothing has ever passed it (in context order: but
-     * for what was freed). */
+    /* Bins of all other classes have no room and were never used (context order:
+     * except by frees). */
     struct flw_class_set used_bins;
-    uint64_t bin_bytes;       /* sum of capacity * size: the budget that bins have been given */
+    uint64_t bin_bytes;       /* sum of capacity * size: the budget granted to bins */
     uint64_t occupied;        /* bit i clear: run_sets[i] is empty */
-    uint64_t context_id;      /* context order: of the pool; 0 elsewhere */
+    uint64_t context_id;      /* context order: the pool's; 0 elsewhere */
     uint64_t dedicated_bytes; /* context order: heap.dedicated_bytes */
     uint64_t open_free_count;
-    int64_t open_free_left_bytes; /* so much more, as requested, and it goes to the heap */
+    int64_t open_free_left_bytes; /* requested bytes left until the open frees are returned to
+                                      the heap */
     _Alignas(64) struct flw_run_set run_sets[FLW_RUN_SETS];
     struct flw_slot *open_frees[FLW_OPEN_FREE_SLOTS];
-    uint16_t
-        open_free_bins[FLW_OPEN_FREE_SLOTS]; /* offsets of their bins: which are of one class */
-    /* bins follow, each of its own size; see flw_bin_offset */
+    uint16_t open_free_bins[FLW_OPEN_FREE_SLOTS]; /* offsets of their bins, which show whether all
+                                                 are of one class */
+    /* the bins follow, each of its own size; see flw_bin_offset */
 };
 
-/* Byte offset of a class's bin in a cache; of the bin that never has room for FLW_CLASS_COUNT. */
+/* Return the byte offset of a class's bin in a cache; FLW_CLASS_COUNT has the bin that never has
+ * room. */
 uint32_t flw_bin_offset(unsigned class_index);
 uint32_t flw_bin_most(unsigned class_index);
 const uint16_t *flw_bin_table(void);
-/* All of the offsets, that of FLW_CLASS_COUNT last. */
+/* Return all offsets, that of FLW_CLASS_COUNT last. */
 const uint32_t *flw_bin_offsets(void);
 
 static inline struct flw_bin *flw_tcache_bin(struct flw_tcache *cache, unsigned class_index)
@@ -129,20 +137,21 @@ static inline struct flw_bin *flw_tcache_bin(struct flw_tcache *cache, unsigned 
     return (struct flw_bin *)(void *)((unsigned char *)cache + flw_bin_offset(class_index));
 }
 
-/* lock. The class's bin, which gets room or is passed. */
+/* Mark a class's bin as used, before it gets room or is bypassed. Cache lock held. */
 static inline struct flw_bin *flw_tcache_use_bin(struct flw_tcache *cache, unsigned class_index)
 {
     flw_class_set_add(&cache->used_bins, class_index);
     return flw_tcache_bin(cache, class_index);
 }
 
-/* The key of a cache in context order: none that a call on a stream compares with. */
+/* Return the key of a cache in context order, which no call with a stream compares. */
 static inline const void *flw_context_key(const struct flw_tcache_hot *hot, bool is_recorded)
 {
     return (const unsigned char *)hot + 1 + is_recorded;
 }
 
-/* Memory that is never unmapped, recycled as caches only. NULL: host memory. */
+/* Return memory for a cache; it is never unmapped and only reused for caches. NULL: no host
+ * memory. */
 struct flw_tcache *flw_tcache_create(void);
 void flw_tcache_drop(struct flw_tcache *cache);
 void flw_tcache_renew_lock(void); /* after a fork */
@@ -150,61 +159,64 @@ void flw_tcache_renew_lock(void); /* after a fork */
 /* Start serving. The caller holds no lock. */
 void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw_domain *domain);
 
-/* Divert the owner, until flw_tcache_release. False: it was diverted before, and is out. Else, it may be
- * inside: after a flw_asym_barrier, for which several may be poisoned at once, await it. */
+/* Poison the key, until flw_tcache_release. Returns false if it was poisoned before, so the owner
+ * is out. Otherwise the owner may be inside: after a flw_asym_barrier, which serves several
+ * poisoned caches, wait for it. */
 bool flw_tcache_poison(struct flw_tcache *cache);
 void flw_tcache_await(struct flw_tcache *cache);
 void flw_tcache_release(struct flw_tcache *cache);
-/* lock. Let the owner in, or no more, from when no thread has seized the cache. To close one that
- * is not seized takes a barrier and a wait afterwards. */
+/* Allow or forbid hits from when no thread has seized the cache. To close a cache that is not
+ * seized takes a barrier and a wait afterwards. Cache lock held. */
 void flw_tcache_set_open(struct flw_tcache *cache, bool is_open);
 
-/* lock. Everything in it goes to its domain, marked. True if there was anything. */
+/* Return everything in it to its domain and mark it. True if there was anything.
+ * Cache lock held. */
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap);
-/* lock; heap lock. Only the runs; those in the depot, if they are of its domain, as well. */
+/* The same for runs only, including depot runs of its domain. Cache and heap lock held. */
 bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap);
-/* The domain whose memory the cache allocates: in context order FLW_UNOWNED. */
+/* Return the domain of the cache's allocations: FLW_UNOWNED in context order. */
 static inline struct flw_domain *flw_tcache_allocs_of(const struct flw_tcache *cache,
                                                       const struct flw_heap *heap)
 {
     return FLW_UNLIKELY(cache->context_id != 0) ? heap->domains[FLW_UNOWNED] : cache->domain;
 }
 
-/* Owner, inside or under lock, or a drainer; heap lock. The open frees go to their domain, marked.
- * True if there was anything. */
+/* Return the open frees to their domain and mark them. True if there were any. Called by the
+ * owner, inside or with the cache lock, or by a drainer; heap lock held. */
 bool flw_tcache_flush_open_frees(struct flw_tcache *cache, struct flw_heap *heap);
 
-/* What a cache may hold in runs. */
+/* Return the most bytes of runs that a cache may hold. */
 static inline uint64_t flw_tcache_run_limit(const struct flw_heap *heap)
 {
     uint64_t reserved = atomic_load_explicit(&heap->reserved_bytes, memory_order_relaxed);
     return flw_clamp(reserved / 2, 4 * FLW_MIB, 256 * FLW_MIB);
 }
 
-/* lock; takes the heap lock. What it takes in from now on: all it may, where its stream owes a fence, or where no other
- * stream could want one. */
+/* Set how many bytes of runs the cache takes in from now on: the full limit if its stream owes a
+ * fence, or if no other stream could want one. Cache lock held; takes the heap lock. */
 void flw_tcache_limit_runs(struct flw_tcache *cache, struct flw_heap *heap);
 
-/* Owner, inside or under lock; heap lock. Moves all runs out of the cache, for one that finds no room: into
- * the depot where other threads share the domain, for a thread that allocates what this one frees; else to the
- * heap. What is freed from now on is a hit, of which the heap hears nothing, so its stream owes a fence.
- */
+/* Move all runs out of a full cache: into the depot if other threads share the domain, for a
+ * thread that allocates what this one frees; otherwise to the heap. Later frees are hits that the
+ * heap does not see, so the stream owes a fence. Called by the owner, inside or with the cache
+ * lock; heap lock held. */
 void flw_tcache_clear_runs(struct flw_tcache *cache, struct flw_heap *heap);
-/* The same. A run of the size out of the depot, NULL: none; more of them into the cache. */
+/* Take a run of the size out of the depot, and more of them into the cache. NULL: none. Called as
+ * flw_tcache_clear_runs. */
 struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_heap *heap,
                                          uint32_t unit_count);
 
-/* ---- runs of exact size: a size has its set and, where another size is in that, its second one.
- * When one finds no room all of them go (flw_tcache_clear_runs): runs that stay keep their
- * neighbours from joining, and holding fewer of them for longer was measured to cost more memory.
- * Owner, inside or under lock. */
+/* ---- runs of exact size. A size has its set and, if another size occupies that, a second one. If
+ * neither has room, all runs are moved out (flw_tcache_clear_runs): runs that stay keep their
+ * neighbours from joining, and keeping some of them longer was measured to cost more memory.
+ * Owner, inside or with the cache lock. */
 
 static inline uint32_t flw_run_set_index(uint32_t unit_count)
 {
     return (unit_count * 0x9E3779B1u) >> (32 - FLW_RUN_SETS_LOG2);
 }
 
-/* NULL: none. */
+/* Take a run of the size; NULL: none. */
 static inline struct flw_span *flw_tcache_pop_run(struct flw_tcache *cache, uint32_t unit_count)
 {
     uint64_t empty = (uint64_t)unit_count << 32;
@@ -223,7 +235,7 @@ static inline struct flw_span *flw_tcache_pop_run(struct flw_tcache *cache, uint
     return set->runs[place];
 }
 
-/* Where the next run of a size goes in a set; out of range: full, or another size's. */
+/* Return the place of the next run of a size in a set; out of range: full, or another size's. */
 static inline uint64_t flw_run_set_place(struct flw_run_set *set, uint64_t empty)
 {
     uint64_t place = set->key - empty;
@@ -234,7 +246,7 @@ static inline uint64_t flw_run_set_place(struct flw_run_set *set, uint64_t empty
     return place;
 }
 
-/* False: it has no room, nothing has changed. */
+/* Add a run. Returns false and changes nothing if there is no room. */
 static inline bool flw_tcache_push_run(struct flw_tcache *cache, struct flw_span *run)
 {
     uint32_t unit_count = run->u.run.unit_count, index = flw_run_set_index(unit_count);
@@ -262,25 +274,24 @@ static inline bool flw_tcache_push_run(struct flw_tcache *cache, struct flw_span
     return true;
 }
 
-/* The calling thread's caches. */
+/* Return the calling thread's cache for a stream. */
 struct flw_tcache *flw_thread_find(const void *handle, CUstream stream);
 bool flw_thread_add(struct flw_tcache *cache);
-/* The thread's last one from now on. */
+/* Make this the thread's cache of the last call. */
 void flw_thread_select(struct flw_tcache *cache);
 void flw_thread_forget(struct flw_tcache *cache);
-/* Called at thread exit for each cache, no lock held. Set once by the pool layer. */
+/* Called at thread exit for each cache, with no lock held. Set once by the pool layer. */
 extern void (*flw_thread_on_exit)(struct flw_tcache *cache);
 
-/* The key of a diverted cache: an address that no caller can hold for a pool. */
+/* The key of a poisoned cache: an address that no caller has as a pool. */
 extern const char flw_no_pool;
 
 /* 8 bytes of initial-exec storage: the cache of the last call, never NULL. */
 extern _Thread_local struct flw_tcache_hot *flw_tls_cache
     __attribute__((tls_model("initial-exec")));
 
-/* Where a stream's cache probably is: a direct-mapped table whose empty places hold a cache that
- * never matches, so that a switch of stream tests nothing but the key. Changed by its thread only.
- */
+/* Probable place of a stream's cache: a direct-mapped table whose empty places have a cache that
+ * never matches, so that a switch of streams only tests the key. Written by its thread only. */
 #define FLW_SWITCH_PLACES_LOG2 10
 #define FLW_SWITCH_PLACES      (1u << FLW_SWITCH_PLACES_LOG2)
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a thread's table of caches, keyed by pool handle and stream handle, and what happens to
- * them when the thread ends. Touched by its thread only.
- */
+ * Owns: a thread's table of caches, keyed by pool handle and stream handle, and their end when the
+ * thread ends. Accessed by its thread only. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -14,16 +13,15 @@ struct entry {
     struct flw_tcache *cache; /* NULL: unused */
 };
 
-/* Kept at most an eighth full, so that a lookup nearly always looks once. */
+/* Kept at most an eighth full, so that lookups usually find the entry at once. */
 struct flw_thread {
     struct flw_switchboard board; /* first: flw_tls_board points at it */
-    struct entry *entries;        /* NULL: no thread's */
+    struct entry *entries;        /* NULL: no thread's table */
     uint32_t count, shift;        /* 1 << (32 - shift) entries */
-    uint32_t swept;               /* where the next sweep begins */
+    uint32_t swept;               /* start of the next sweep */
 };
 
-/* What a thread without a cache uses: a key that no pool has. Written (busy) by every such thread,
- * read by none. */
+/* For threads without a cache: a key that no pool has. Such threads write busy; nobody reads it. */
 static struct flw_tcache_hot no_cache = {.asym = FLW_ASYM_UNOWNED, .key = &flw_no_pool};
 
 _Thread_local struct flw_tcache_hot *flw_tls_cache __attribute__((tls_model("initial-exec"))) =
@@ -97,7 +95,7 @@ static void insert(struct flw_thread *thread, const struct entry *entry)
     thread->count++;
 }
 
-/* Remove an entry. Later entries that a lookup would then miss move up. */
+/* Remove an entry, and move up later entries that a lookup would otherwise miss. */
 static void remove_at(struct flw_thread *thread, uint32_t hole)
 {
     uint32_t mask = (1u << (32 - thread->shift)) - 1;
@@ -115,8 +113,8 @@ static void remove_at(struct flw_thread *thread, uint32_t hole)
 
 /* ---- the switchboard */
 
-/* One multiplier in 8 leaves 64 streams without a collision. Of more streams, two that share a place take turns there;
- * the other one is found all the same, by flw_thread_find. */
+/* One multiplier in 8 spreads 64 streams without a collision. With more streams, two that share a
+ * place alternate there; flw_thread_find still finds the other. */
 #define SPREAD_MOST      64
 #define MULTIPLIER_TRIES 24
 
@@ -132,7 +130,7 @@ static uint32_t count_collisions(uint64_t multiplier, const CUstream *streams, u
     return collisions;
 }
 
-/* The multiplier with the fewest collisions between the streams of the thread's caches, of those that are tried. */
+/* Return the tried multiplier with the fewest collisions between the thread's streams. */
 static uint64_t choose_multiplier(const struct flw_thread *thread)
 {
     CUstream streams[SPREAD_MOST];
@@ -154,13 +152,13 @@ static uint64_t choose_multiplier(const struct flw_thread *thread)
     return best;
 }
 
-/* Place each cache anew, by another multiplier. */
+/* Place all caches anew, with another multiplier. */
 static void spread(struct flw_thread *thread)
 {
     struct flw_switchboard *board = &thread->board;
     uint64_t multiplier = choose_multiplier(thread);
     for (uint32_t round = 0; round < 2;
-         round++) { /* out of the old places, then into the new ones */
+         round++) { /* first clear the old places, then set the new ones */
         for (uint32_t i = 0, left = thread->count; left > 0; i++) {
             const struct entry *entry = &thread->entries[i];
             if (entry->cache != NULL) {
@@ -196,7 +194,7 @@ static bool rebuild(struct flw_thread *thread, uint32_t shift)
     return true;
 }
 
-/* Out of sight of the thread's calls. */
+/* Remove a cache from the places that calls read. */
 static void leave(struct flw_thread *thread, uint32_t i)
 {
     struct flw_tcache *cache = thread->entries[i].cache;
@@ -210,8 +208,9 @@ static void leave(struct flw_thread *thread, uint32_t i)
     remove_at(thread, i);
 }
 
-/* True for a cache that another thread closed, or of a stream that the pool found destroyed. Never true for the current
- * cache, which a call of this thread may be using while its callback runs this. */
+/* True for a cache that another thread closed, or of a stream that the pool found destroyed. Never
+ * true for the current cache, which a call of this thread may be using while its callback runs
+ * this. */
 static bool is_over(const struct flw_tcache *cache)
 {
     bool is_closed = __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) == NULL && cache->is_detached;
@@ -220,10 +219,10 @@ static bool is_over(const struct flw_tcache *cache)
 }
 
 #define SWEEP_ENTRIES \
-    16 /* twice as many as new caches, at an eighth full; each table has a multiple of it */
+    16 /* twice as many as new caches, at an eighth full; table sizes are multiples */
 
-/* Drop caches of destroyed pools and streams: their handles may never be used again. Each call visits a few entries,
- * so that at most half as many stale caches are kept as are in use. */
+/* Drop caches of destroyed pools and streams, whose handles may never be used again. Each call
+ * checks a few entries, so at most half as many stale caches are kept as are in use. */
 static void sweep(struct flw_thread *thread)
 {
     struct entry *entry = &thread->entries[thread->swept], *end = entry + SWEEP_ENTRIES;
@@ -233,7 +232,8 @@ static void sweep(struct flw_thread *thread)
             entry++;
             continue;
         }
-        leave(thread, (uint32_t)(entry - thread->entries)); /* another may be there now */
+        leave(thread, (uint32_t)(entry - thread->entries)); /* another entry may have moved
+                                                                here */
         __atomic_load_n(&flw_thread_on_exit, __ATOMIC_ACQUIRE)(cache);
     }
     thread->swept = (thread->swept + SWEEP_ENTRIES) & ((1u << (32 - thread->shift)) - 1);

@@ -45,7 +45,7 @@ struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_ord
     if (domain != NULL) {
         heap->places.free = domain->next_place;
         index = domain->index;
-        seq = domain->seq; /* points of the place's last owner stay complete */
+        seq = domain->seq; /* points of the place's previous owner stay complete */
         waiting = domain->waiting;
     } else if (index < FLW_DOMAIN_COUNT) {
         domain = flw_meta_extend(&heap->objects.meta, sizeof *domain, FLW_LINE_PAIR);
@@ -120,7 +120,7 @@ static void make_batches_unowned(struct flw_heap *heap, struct flw_domain *domai
     flw_class_set_remove(&domain->with_batches, class_index);
 }
 
-/* Memory that was the domain's and is covered by its completed number becomes unowned. */
+/* Make memory of the domain unowned that its completed number covers. */
 static void make_unowned(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_domain *unowned = heap->domains[FLW_UNOWNED];
@@ -131,7 +131,7 @@ static void make_unowned(struct flw_heap *heap, struct flw_domain *domain)
         if (run->u.run.seq > domain->completed + FLW_MUTANT(RUN_UNOWNED_EARLY)) {
             break;
         }
-        if (flw_run_is_dedicated(run)) { /* joins nothing; all there have sequence number 0 */
+        if (flw_run_is_dedicated(run)) { /* joins nothing; all of them have sequence number 0 */
             run->u.run.owner = heap->dedicated->index;
             flw_run_index_pass_oldest(&domain->runs, &heap->dedicated->runs, 0);
         } else {
@@ -156,10 +156,10 @@ static void make_unowned(struct flw_heap *heap, struct flw_domain *domain)
 void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
 {
     if (heap->mixed != NULL && domain->ops == &flw_order_stream) {
-        make_unowned(heap, domain); /* what it kept while it was known */
+        make_unowned(heap, domain); /* kept until now because the stream was known */
     }
-    /* Uses of live blocks may name a lost stream: only a synchronisation covers those, or, where
-     * streams may die, the fence of each. */
+    /* Uses of live blocks may name a lost stream: only a synchronisation covers them, or each
+     * use's own fence if streams may die. */
     bool is_over = !domain->is_lost || heap->streams_may_die ||
                    (domain->sync_seq != 0 && domain->sync_seq == domain->completed) ||
                    (domain->cover_seq != 0 && domain->cover_seq == domain->completed);
@@ -176,7 +176,7 @@ void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
     }
 }
 
-/* A later event over the context covers all that an earlier one does. */
+/* A later event of the context covers everything that an earlier one covers. */
 static FLW_NOINLINE void complete_lost(struct flw_heap *heap, uint64_t cover)
 {
     for (uint32_t i = 1; i < heap->domain_end; i++) {
@@ -222,7 +222,7 @@ static void settle(struct flw_heap *heap, struct flw_deferred *deferred)
     }
     heap->deferred_bytes -= deferred->bytes;
     heap->deferred_count--;
-    if (deferred->run != NULL) { /* its stream was given nothing for it since the free */
+    if (deferred->run != NULL) { /* its stream got no work for it since the free */
         uint64_t seq = deferred->own_seq != 0 && deferred->domain == domain->index
                            ? deferred->own_seq
                            : flw_domain_free_seq(domain);
@@ -233,7 +233,7 @@ static void settle(struct flw_heap *heap, struct flw_deferred *deferred)
     flw_heap_drop_deferred(heap, deferred);
 }
 
-/* Look at one that may be done. True: it was. */
+/* Check one that may be complete. Returns true if it was. */
 static bool look_at(struct flw_heap *heap, struct flw_deferred *deferred)
 {
     bool is_done = !flw_heap_await_deferred(heap, deferred);
@@ -291,7 +291,7 @@ void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint6
 
 /* ---- the stream's handle */
 
-/* lock. False: the domain's stream may not be named. */
+/* False if the domain's stream must not be named. Heap lock held. */
 static bool begin_naming(const struct flw_heap *heap, struct flw_domain *domain)
 {
     bool is_nameable = domain->ops == &flw_order_stream && domain->is_known &&
@@ -334,7 +334,7 @@ void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain)
     flw_lock_release(&heap->lock);
 }
 
-/* Driver calls. */
+/* Makes driver calls. */
 static CUresult ask_stream(struct flw_heap *heap, const struct flw_domain *domain,
                            CUstreamCaptureStatus *capturing)
 {
@@ -342,7 +342,7 @@ static CUresult ask_stream(struct flw_heap *heap, const struct flw_domain *domai
     return heap->driver->cuStreamIsCapturing(domain->stream, capturing);
 }
 
-/* Driver calls. */
+/* Makes driver calls. */
 static CUresult enter_and_ask(struct flw_heap *heap, const struct flw_domain *domain,
                               CUcontext context, CUstreamCaptureStatus *capturing)
 {
@@ -359,7 +359,7 @@ static CUresult enter_and_ask(struct flw_heap *heap, const struct flw_domain *do
     return result;
 }
 
-/* The stream's own context counts, whichever is current, but for a default stream. */
+/* The stream's own context counts, not the current one, except for default streams. */
 fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_driver_section section;
@@ -376,7 +376,8 @@ fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *d
     if (flw_result_is_stale(result) || (domain->is_foreign && flw_result_is_gone(result))) {
         return FALLOW_INVALID_STREAM;
     }
-    if (result != CUDA_SUCCESS) { /* IMPLICIT: the legacy stream while a blocking one is captured */
+    if (result != CUDA_SUCCESS) { /* IMPLICIT: the legacy stream while a blocking stream is
+                                      captured */
         return flw_heap_refuse(heap, result, "cuStreamIsCapturing");
     }
     if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
@@ -398,17 +399,17 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
         heap->lost_bytes += flw_max(domain->unfenced_bytes, flw_domain_run_bytes(domain));
         heap->lost_count++;
     }
-    __atomic_store_n(&domain->is_lost, true, __ATOMIC_RELAXED); /* read by cache owners */
+    __atomic_store_n(&domain->is_lost, true, __ATOMIC_RELAXED); /* cache owners read it */
     flw_domain_owe_nothing(heap, domain);
     if (domain->is_known) {
         flw_places_forget_stream(&heap->places, domain);
         atomic_fetch_sub_explicit(&heap->stream_count, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&heap->count.order_changes, 1, memory_order_release);
     }
-    domain->cleared = domain->seq; /* it cannot be asked any more, and no capture outlives its
-                                      streams */
+    domain->cleared = domain->seq; /* it cannot be queried any more, and no capture outlives
+                                       its streams */
     if (heap->mixed != NULL) {
-        make_unowned(heap, domain); /* what it kept and is complete needs no synchronisation */
+        make_unowned(heap, domain); /* kept memory that is complete needs no synchronisation */
     }
 }
 

@@ -1,60 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: order domains: the kinds but that of a context (epoch.c), their places, their streams' handles, what
- * becomes of memory that is complete, the loss of a stream.
- * Does not: make fences, ask for them or wait (fence.h), or synchronise (sync.h).
- */
+ * Owns: order domains: all kinds except a context's (epoch.c), their places, their streams'
+ * handles, the transfer of complete memory, the loss of a stream.
+ * Does not: record fences, query them or wait (fence.h), or synchronise (sync.h). */
 #ifndef FLW_HEAP_ORDER_DOMAIN_H
 #define FLW_HEAP_ORDER_DOMAIN_H
 
 #include "heap/state/state.h"
 
-/* lock. A new domain, or NULL (table full, host memory). */
+/* Create a domain; NULL if the table is full or host memory runs out. Heap lock held. */
 struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_order_ops *ops,
                                      CUstream stream, CUcontext context, uint64_t id);
-/* lock. Return the tracked stream's domain of a handle, or NULL. */
+/* Return the tracked stream's domain of a handle, or NULL. Heap lock held. */
 struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream);
-/* lock. Return the domain of a stream under another of its names: NULL and CU_STREAM_LEGACY are one stream. */
+/* Return the domain of a stream under another of its names, as NULL and CU_STREAM_LEGACY. Heap
+ * lock held. */
 struct flw_domain *flw_domain_find_alias(const struct flw_heap *heap, CUstream stream, uint64_t id);
 
-/* takes the lock. The next domain in use from *cursor on (begin with 0, which is left out); NULL
- * at the end. What it says of itself may have changed when the caller looks. */
+/* Return the next domain in use after *cursor (begin with 0, which is skipped); NULL at the end.
+ * Its state may have changed when the caller reads it. Takes the heap lock. */
 struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor);
 
-/* take the lock. Between the two the domain's stream may be named to the driver, for a question that
- * lasts no time: a retire, after which the caller may destroy it, waits. False: it may not be. */
+/* Begin and end a short driver query that names the domain's stream: a retire, after which the
+ * caller may destroy the stream, waits meanwhile. begin returns false if the stream must not be
+ * named. Take the heap lock. */
 bool flw_domain_begin_naming(struct flw_heap *heap, struct flw_domain *domain, bool foreign_only);
-/* The same for the next domain, in turn, with a stream that may be named; NULL: none among the next few places. */
+/* The same for the next domain in turn that may be named; NULL: none among the next few places. */
 struct flw_domain *flw_domain_begin_naming_next(struct flw_heap *heap);
 void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain);
-/* calls; for who may name the stream. OK: it is not being captured, and its fences are cleared. Else
- * CAPTURING, INVALID_STREAM, DRIVER, DEVICE_LOST. */
+/* Query whether the stream is captured, for callers that may name it. OK: it is not, and its
+ * fences are cleared. Otherwise CAPTURING, INVALID_STREAM, DRIVER, DEVICE_LOST. Makes driver
+ * calls. */
 fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *domain);
 
-/* lock. The domain has done everything up to `seq`: its old memory becomes unowned, and deferred
- * frees that wait for nothing else go to their owners. */
+/* Record that the domain has completed everything up to `seq`: that memory becomes unowned, and
+ * deferred frees that wait for nothing else return to their owners. Heap lock held. */
 void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq);
-/* lock. The same for one of several, which are settled together. True: flw_heap_settle_deferred is to follow
- * the last of them. */
+/* The same for one of several domains, whose deferred frees are settled together. Returns true if
+ * flw_heap_settle_deferred must follow the last of them. Heap lock held. */
 FALLOW_NODISCARD bool flw_domain_complete_unsettled(struct flw_heap *heap,
                                                     struct flw_domain *domain, uint64_t seq);
-/* Deferred frees whose points are complete go to their owners. True if any did. Cost: one look a
- * domain, and those that may be done. */
+/* Return deferred frees with complete points to their owners. True if there were any. Cost: one
+ * check per domain, and per free that may be complete. */
 bool flw_heap_settle_deferred(struct flw_heap *heap);
-/* The same of those only that no sequence number tells of: they wait for a synchronisation, or for nothing. Cost:
- * these. */
+/* The same only for frees without a sequence number: those that wait for a synchronisation, or for
+ * nothing. */
 bool flw_heap_settle_untold(struct flw_heap *heap);
-/* The same, and of what waits for the domain, which has completed something. Cost: those that may be done. */
+/* The same for frees that wait for the domain, which has completed something. */
 bool flw_domain_settle_deferred(struct flw_heap *heap, struct flw_domain *domain);
 
-/* lock. Free the place of a stream's domain that is forgotten and owns nothing any more. */
+/* Free the place of a stream's domain that is forgotten and owns nothing. Heap lock held. */
 void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain);
 
-/* lock. The domain's handle is gone and nothing covers its memory: all of it needs a context sync.
- */
+/* Record that the domain's handle is gone and nothing covers its memory: all of it needs a
+ * synchronisation of the context. Heap lock held. */
 void flw_domain_lose(struct flw_heap *heap, struct flw_domain *domain);
 
-/* The same where it is no mistake: a thread's default stream when the thread ends. */
+/* The same if it is not a mistake: a thread's default stream when the thread ends. */
 void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain);
 
 #endif

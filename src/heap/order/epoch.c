@@ -15,7 +15,7 @@ static struct {
         uint32_t users;
     } list[FLW_CONTEXTS_MAX];
     uint32_t count;
-    bool has_too_many; /* one found no place: nothing covers its work */
+    bool has_too_many; /* a context found no place: nothing covers its work */
 } contexts = {.lock = PTHREAD_RWLOCK_INITIALIZER};
 
 static struct {
@@ -41,7 +41,7 @@ static const void *name_of(const struct flw_driver *driver)
     return name;
 }
 
-/* contexts locked. Its place, or the count. */
+/* Return its place, or the count. Contexts locked. */
 static uint32_t place_of(const struct flw_driver *driver, CUcontext context)
 {
     uint32_t i = 0;
@@ -112,13 +112,13 @@ void flw_contexts_unlock(void)
     (void)pthread_rwlock_unlock(&contexts.lock);
 }
 
-/* Those too that are in no list: just recorded, or complete while somebody asks for one. */
+/* Including fences in no list: just recorded, or complete while a thread queries them. */
 void flw_heap_forget_context(struct flw_heap *heap, CUcontext context)
 {
     flw_lock_acquire(&heap->lock);
     for (struct flw_fence *fence = heap->objects.newest_fence; fence != NULL;
          fence = fence->older_made) {
-        if (fence->context == context) { /* the others are being read */
+        if (fence->context == context) { /* other fences are being read */
             fence->event = NULL;
         }
     }
@@ -169,14 +169,14 @@ static CUresult record_one(struct flw_heap *heap, struct flw_fence *fence)
     return result;
 }
 
-/* Another context says that it is dead, and so is its work. */
+/* True if another context is reported dead, which ends its work. */
 static bool is_over(CUresult result)
 {
     return flw_result_is_gone(result) || flw_result_is_stale(result);
 }
 
-/* An event of another context, whose work may use the memory. One that is dead has no work: then
- * there is nothing to cover. */
+/* Record an event of another context, whose work may use the memory. A dead context has no work,
+ * so there is nothing to cover. */
 static CUresult record_other(struct flw_heap *heap, struct flw_fence *fence, CUcontext context)
 {
     flw_lock_acquire(&heap->lock);
@@ -239,7 +239,7 @@ CUresult flw_epoch_ask_others(struct flw_heap *heap, const struct flw_fence *fen
         result = is_patient ? heap->driver->cuEventSynchronize(other->event)
                             : heap->driver->cuEventQuery(other->event);
         if (flw_result_is_capture_refusal(result)) {
-            result = CUDA_ERROR_NOT_READY; /* no answer */
+            result = CUDA_ERROR_NOT_READY; /* no result */
         } else if (is_over(result)) {
             result = CUDA_SUCCESS;
         }
@@ -275,7 +275,7 @@ void flw_epoch_end_sync(struct flw_heap *heap, uint64_t seq)
     }
 }
 
-/* Driver calls. */
+/* Makes driver calls. */
 static CUresult sync_one(struct flw_heap *heap, CUcontext context)
 {
     struct flw_driver_section section;

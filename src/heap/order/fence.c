@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how fences are recorded, and asked for at once. Does not: ask for those that stand or wait for them
- * (wait.c). The protocol, each step with its reason:
+ * Owns: recording fences, and querying them right after the record. Does not: query older fences
+ * or wait for them (wait.c). The protocol:
  *
  *   mark      under the lock, after the batch's last free, with the sequence number read there: a
- *             fence that carries this sequence number or a later one is recorded after the free was
+ *             fence with this sequence number or a later one is recorded after the free
  *   fence     t = seq++ under the lock; record without it; publish (t, event) under it
- *   complete  the largest t seen complete covers every point up to it
+ *   complete  the largest t found complete covers every point up to it
  *
- * A fence that is being queried or waited on without the lock is held by use_count: its event is
- * not recorded again before the last user is done.
+ * A fence that is queried or waited for without the lock is held by use_count: its event is not
+ * recorded again before the last user is done.
  *
- * A record on a stream that is being captured is legal, and the capture takes the event. Asking for such an
- * event, or waiting for it, would end the capture, and make another stream part of it. So the stream is
- * asked for a capture between the record and the first use: a stream leaves a capture only when that is
- * over, so one that is in none now has no event in any, and the answer *clears* all fences before it. What
- * an ended capture took says so when it is asked for. A stream that is in one voids those that may be.
- */
+ * A record on a stream that is being captured is legal, and the event then belongs to the capture.
+ * Querying such an event, or waiting for it, would end the capture and add another stream to it.
+ * So the stream is queried for a capture between the record and the first use: a stream leaves a
+ * capture only when the capture ends, so a stream in no capture now has no event in one, and this
+ * result *clears* all earlier fences. Events of an ended capture report that themselves when
+ * queried. A stream in a capture voids the fences that may belong to it. */
 #include "heap/order/fence.h"
 
 #include "base/mutant.h"
 #include "heap/order/domain.h"
 #include "heap/state/thread.h"
 
-/* Driver calls. An error of its own where a fence now would go into a graph. */
+/* Return an error of its own if a fence now would become part of a graph. Makes driver calls. */
 static CUresult check_capture(struct flw_heap *heap, const struct flw_domain *domain)
 {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -37,15 +37,15 @@ static CUresult check_capture(struct flw_heap *heap, const struct flw_domain *do
                : asked;
 }
 
-/* lock. Can the stream be asked for a capture by whoever needs the fence? Others are asked by the thread that
- * records. */
+/* True if the thread that needs the fence can query the stream for a capture; otherwise the
+ * recording thread does. Heap lock held. */
 static bool is_asked_later(const struct flw_heap *heap, const struct flw_domain *domain)
 {
     return domain->ops == &flw_order_stream && domain->is_known && !heap->streams_may_die &&
            !domain->own_thread_only && !domain->is_foreign && !flw_domain_is_legacy(domain);
 }
 
-/* What a fence takes along from its domain, which gets it back if the record fails. */
+/* Debt that a fence takes from its domain, and returns if the record fails. */
 struct taken {
     struct flw_fence *fence;
     uint64_t seq, unfenced_bytes;
@@ -53,8 +53,8 @@ struct taken {
     bool is_asked_later;
 };
 
-/* The event covers everything the domain was given. The legacy stream, which is never captured itself, is
- * asked before the record. Driver calls, in a section. */
+/* Record an event that covers everything submitted to the domain. The legacy stream, which is
+ * never captured itself, is queried before the record. Makes driver calls in a section. */
 static CUresult record_event(struct flw_heap *heap, const struct flw_domain *domain,
                              const struct taken *taken)
 {
@@ -73,7 +73,7 @@ static CUresult record_event(struct flw_heap *heap, const struct flw_domain *dom
     return result;
 }
 
-/* Driver calls, in a section of the parts, if any. */
+/* The same in a section of the given parts, if any. */
 static CUresult enter_and_record(struct flw_heap *heap, const struct flw_domain *domain,
                                  const struct taken *taken, CUcontext context, unsigned parts)
 {
@@ -94,13 +94,12 @@ static CUresult enter_and_record(struct flw_heap *heap, const struct flw_domain 
     return result;
 }
 
-/* Neither a record nor the question is unsafe beside a capture, and both go by the stream's own context,
- * whichever is current, unless the stream is a default one. To make an event takes a whole section. Driver
- * calls. */
+/* Neither the record nor the query disturbs a capture, and both use the stream's own context,
+ * except for default streams. Creating an event needs a whole section. Makes driver calls. */
 static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *domain,
                              const struct taken *taken)
 {
-    if (!domain->ops->is_stream) { /* an epoch: it has events and sections of its own */
+    if (!domain->ops->is_stream) { /* an epoch has events and sections of its own */
         return domain->ops->record(heap, domain, taken->fence);
     }
     struct flw_driver_section section;
@@ -117,8 +116,8 @@ static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *dom
     return result;
 }
 
-/* A stream of another context: its event must be of that. One that a fence kept may be older than the
- * context, where a driver gives contexts no identities. Driver calls. */
+/* Record on a stream of another context, with an event of that context. If the driver has no
+ * context ids, a fence's kept event may be older than the context. Makes driver calls. */
 static CUresult record_foreign(struct flw_heap *heap, const struct flw_domain *domain,
                                const struct taken *taken)
 {
@@ -140,7 +139,7 @@ static CUresult record_foreign(struct flw_heap *heap, const struct flw_domain *d
 
 bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain, bool is_own)
 {
-    /* A retired stream's handle may be another stream's by now. */
+    /* A retired stream's handle may belong to another stream now. */
     bool is_nameable =
         domain->is_known || domain->ops != &flw_order_stream || FLW_MUTANT(RETIRED_IS_RECORDED_ON);
     return domain->ops->record != NULL && !domain->is_lost && domain->captured_by == 0 &&
@@ -148,7 +147,8 @@ bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *
            (!domain->own_thread_only || domain->thread == flw_thread_token());
 }
 
-/* lock. What is marked from now on is covered by a later fence. False: host memory. */
+/* Take the next sequence number: later marks need a later fence. False: no host memory. Heap lock
+ * held. */
 static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct taken *taken)
 {
     taken->fence = flw_fence_new(heap, domain->context, domain->context_id);
@@ -163,7 +163,7 @@ static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     flw_domain_owe_nothing(heap, domain);
     domain->is_recording = true;
     heap->recording_count++;
-    heap->open_blocks = 0; /* of the domain in context order, the only one there is then */
+    heap->open_blocks = 0; /* the only domain in context order */
     heap->open_bytes = 0;
     return true;
 }
@@ -177,7 +177,8 @@ fallow_status flw_fence_refuse(struct flw_heap *heap, CUresult result, const cha
     return flw_heap_refuse(heap, result, call);
 }
 
-/* lock. What has come meanwhile is owed again, if another thread has taken that debt and found it being paid. */
+/* Work that arrived meanwhile is owed again, if another thread took that debt during the record.
+ * Heap lock held. */
 static void end_recording(struct flw_heap *heap, struct flw_domain *domain)
 {
     domain->is_recording = false;
@@ -187,7 +188,7 @@ static void end_recording(struct flw_heap *heap, struct flw_domain *domain)
     }
 }
 
-/* lock. What the record came to. */
+/* Publish the result of the record. Heap lock held. */
 static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *domain,
                                    const struct taken *taken, CUresult result)
 {
@@ -226,7 +227,7 @@ static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *dom
     return flw_fence_refuse(heap, result, "cuEventRecord");
 }
 
-/* False: there is nothing to record, and *status says why. */
+/* False: nothing to record; *status has the reason. */
 static bool begin(struct flw_heap *heap, struct flw_domain *domain, bool is_own,
                   struct taken *taken, fallow_status *status)
 {
@@ -243,7 +244,7 @@ static bool begin(struct flw_heap *heap, struct flw_domain *domain, bool is_own,
     return has_begun;
 }
 
-/* Driver calls. */
+/* Makes driver calls. */
 static CUresult record_in_context(struct flw_heap *heap, const struct taken *taken)
 {
     struct flw_driver_section section;
@@ -262,7 +263,8 @@ static CUresult record_in_context(struct flw_heap *heap, const struct taken *tak
     return result;
 }
 
-/* lock. One event covers all that is lost: the first takes a fence, with which the others are complete. */
+/* Take a fence for the first lost domain; one event covers all lost domains, which complete with
+ * it. Heap lock held. */
 static struct flw_domain *begin_lost(struct flw_heap *heap, struct taken *taken)
 {
     struct flw_domain *first = NULL;
@@ -282,14 +284,14 @@ static struct flw_domain *begin_lost(struct flw_heap *heap, struct taken *taken)
             first = domain;
             domain->cover_seq = taken->seq;
         } else {
-            break; /* host memory */
+            break; /* no host memory */
         }
         domain->cover = cover;
     }
     return first;
 }
 
-/* lock. Nothing was recorded. */
+/* Undo: nothing was recorded. Heap lock held. */
 static void uncover_lost(struct flw_heap *heap, uint64_t cover)
 {
     for (uint32_t i = 1; i < heap->domain_end; i++) {
@@ -350,7 +352,8 @@ CUresult flw_fence_ask_event(struct flw_heap *heap, CUevent event, CUresult (*as
     return result;
 }
 
-/* Driver calls. Any other answer is met again, and heeded, by who asks for the fence that stands. */
+/* True if the fence is complete. The next query of the fence handles any other result. Makes
+ * driver calls. */
 static bool is_done(struct flw_heap *heap, const struct taken *taken)
 {
     atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
@@ -359,7 +362,7 @@ static bool is_done(struct flw_heap *heap, const struct taken *taken)
            (FLW_MUTANT(NOT_READY_IS_DONE) && result == CUDA_ERROR_NOT_READY);
 }
 
-/* lock. A fence that never stood. */
+/* Complete a fence that was never published. Heap lock held. */
 static void complete_fence(struct flw_heap *heap, struct flw_domain *domain,
                            const struct taken *taken)
 {
@@ -382,9 +385,9 @@ enum flw_fenced flw_domain_fence_done(struct flw_heap *heap, struct flw_domain *
     if (!begin(heap, domain, false, &taken, &status)) {
         return FLW_FENCED_NOT;
     }
-    bool is_foreign = domain->is_foreign; /* a place that is being recorded on stays what it is */
+    bool is_foreign = domain->is_foreign; /* a place stays what it is during a record */
     taken.is_asked_later =
-        is_foreign && taken.is_asked_later; /* else for a capture right behind the record */
+        is_foreign && taken.is_asked_later; /* otherwise for a capture right after the record */
     CUresult result =
         is_foreign ? record_foreign(heap, domain, &taken) : record_fence(heap, domain, &taken);
     bool is_complete = result == CUDA_SUCCESS && !is_foreign && is_done(heap, &taken);
@@ -399,7 +402,7 @@ enum flw_fenced flw_domain_fence_done(struct flw_heap *heap, struct flw_domain *
     return fenced;
 }
 
-/* lock. */
+/* Heap lock held. */
 static struct flw_domain *next_owing(struct flw_heap *heap, const struct flw_domain *taker)
 {
     struct flw_domain *domain = heap->owing.first;
@@ -412,12 +415,12 @@ struct flw_domain *flw_heap_take_owing(struct flw_heap *heap, const struct flw_d
     struct flw_domain *domain = next_owing(heap, taker);
     for (; domain != NULL && !flw_domain_can_fence(heap, domain, false);
          domain = next_owing(heap, taker)) {
-        flw_domain_owe_nothing(heap, domain); /* until it gets something more */
+        flw_domain_owe_nothing(heap, domain); /* until it gets more work */
     }
     if (domain != NULL) {
         flw_domain_owe_nothing(heap, domain);
         domain->unfenced_bytes +=
-            domain->unfenced_bytes == 0; /* what is in caches counts nowhere yet */
+            domain->unfenced_bytes == 0; /* bytes in caches are not counted yet */
     }
     flw_lock_release(&heap->lock);
     return domain;

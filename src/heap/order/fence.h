@@ -1,64 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: fences: recorded (fence.c), asked for, waited for by the host or by another stream (wait.c).
- */
+ * Owns: fences: recorded (fence.c), queried and waited for by the host or by another stream
+ * (wait.c). */
 #ifndef FLW_HEAP_ORDER_FENCE_H
 #define FLW_HEAP_ORDER_FENCE_H
 
 #include "heap/state/state.h"
 
-/* lock. Can this thread have a fence recorded on the domain? `is_own`: inside a call on its stream. */
+/* True if this thread can record a fence of the domain. `is_own`: inside a call on its stream.
+ * Heap lock held. */
 bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain,
                           bool is_own);
 
-/* calls. Make an event cover every sequence number so far. OK also when another thread is at it or
- * nothing was marked since the last one. INVALID_STREAM: it is gone, the domain is now lost.
- * WOULD_WAIT: not now, or not by this thread. DRIVER: refused (domain.refuses_fences). */
+/* Record an event that covers every sequence number so far. OK also if another thread is recording
+ * or nothing was marked since the last one. INVALID_STREAM: the stream is gone, the domain is now
+ * lost. WOULD_WAIT: not now, or not by this thread. DRIVER: refused (domain.refuses_fences). Makes
+ * driver calls. */
 fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain);
-/* calls. Cover the memory of all lost streams of the pool's context (their handles are stale) by one event behind all
- * work of the context. The event would end a capture under way there. Needs cuCtxRecordEvent. */
+/* Cover the memory of all lost streams of the pool's context (their handles are stale) by one
+ * event behind all work of the context, which would end a capture there. Needs cuCtxRecordEvent.
+ * Makes driver calls. */
 fallow_status flw_heap_fence_lost(struct flw_heap *heap);
-/* The same inside a call on the domain's own stream: where streams may die without notice, only then
- * is its handle good for a record. */
+/* As flw_domain_fence, inside a call on the domain's own stream: if streams may die, only then can
+ * its handle be used for a record. */
 fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *domain);
 
-/* What came of a fence. */
+/* Result of a fence. */
 enum flw_fenced {
-    FLW_FENCED_NOT, /* none was recorded: it could not be, or another thread is at it */
-    FLW_FENCED,     /* it stands */
-    FLW_FENCED_DONE, /* it was done when it was asked for at once: what it covers is unowned or settled */
-    FLW_FENCED_LAST /* the same, and no fence stands any more */
+    FLW_FENCED_NOT,  /* none recorded: impossible, or another thread is recording */
+    FLW_FENCED,      /* recorded */
+    FLW_FENCED_DONE, /* already complete when queried at once: its memory is unowned or settled */
+    FLW_FENCED_LAST  /* the same, and no other fence is outstanding */
 };
 
-/* calls, in a section of the mode. The same, and the fence is asked for at once, by whoever knows that the device keeps
- * pace; a foreign domain's is not asked for. */
+/* Fence the domain and query the fence at once, for callers that know the device to keep pace; the
+ * fence of a foreign domain is not queried. Makes driver calls, in a section of the mode. */
 enum flw_fenced flw_domain_fence_done(struct flw_heap *heap, struct flw_domain *domain);
 
-/* calls, in a section of at least the mode: an event is of its own context, whichever is current. */
+/* Query an event, or wait for it, in a section of at least the mode: an event belongs to its own
+ * context, whichever is current. Makes driver calls. */
 CUresult flw_fence_ask_event(struct flw_heap *heap, CUevent event, CUresult (*ask)(CUevent event));
 
-/* calls. Enter the driver, query one fence, then call flw_domain_fence and flw_domain_clear. */
+/* Enter the driver, query one fence, then call flw_domain_fence and flw_domain_clear. Makes driver
+ * calls. */
 void flw_domain_fence_cleared(struct flw_heap *heap, struct flw_domain *domain);
 
-/* calls. See that all of its fences that stand are cleared: those that a capture may have taken are void
- * then, and WOULD_WAIT says so. */
+/* Clear all outstanding fences of the domain. Those that may belong to a capture are void then,
+ * and the result is WOULD_WAIT. Makes driver calls. */
 fallow_status flw_domain_clear(struct flw_heap *heap, struct flw_domain *domain);
 
-/* calls. Ask the newest fences of every domain; make what is complete unowned. True if anything
- * completed. */
+/* Query the newest fences of every domain; complete memory becomes unowned. True if anything
+ * completed. Makes driver calls. */
 bool flw_heap_poll(struct flw_heap *heap);
-/* calls. The same within the look: without the domains whose oldest fence was not done when it was asked. */
+/* The same within a poll, without domains whose oldest fence was incomplete when queried. */
 bool flw_heap_poll_rest(struct flw_heap *heap);
-/* takes the lock. Its number; it lasts until the next one, of whichever thread. */
+/* Begin a poll; return its number, which is valid until the next one of any thread. Takes the heap
+ * lock. */
 uint64_t flw_heap_begin_look(struct flw_heap *heap);
 
-/* calls. Ask one fence, whichever was recorded first, or, by turns, another; what it covers is unowned if it is
- * complete. The place of its domain then, and the next may be complete, too; else NULL. Where a stream's fences were
- * done again and again, a later one is asked first, if the caller may leap: more changes hands at once. Cost: one
- * query, or two where a leap went too far, whatever the number of streams, and one question for a capture for each
- * fence that stands. */
+/* Query one fence: the oldest or, alternately, another. If it is complete, its memory becomes
+ * unowned. Returns its domain, whose next fence may be complete too, or NULL. If a stream's fences
+ * were complete again and again and the caller may leap, a later one is queried first, so that
+ * more memory is transferred at once. Cost: one query, or two if a leap was too far, for any
+ * number of streams, and one query for a capture per fence. Makes driver calls. */
 struct flw_domain *flw_heap_ask_one(struct flw_heap *heap, bool may_leap);
-/* lock. Does a fence stand, or is one being recorded? Or, unless `taker` is NULL, does a stream owe one, but for the taker? */
+/* True if a fence is outstanding or being recorded, or if, with `taker` not NULL, a stream other
+ * than the taker owes one. Heap lock held. */
 static inline bool flw_heap_has_open(const struct flw_heap *heap, const struct flw_domain *taker)
 {
     const struct flw_domain *first = heap->owing.first;
@@ -67,24 +74,27 @@ static inline bool flw_heap_has_open(const struct flw_heap *heap, const struct f
     return heap->standing.oldest != NULL || heap->recording_count > 0 || is_owed;
 }
 
-/* takes the lock. The stream, but for `taker`, that has owed a fence for longest and can have one recorded by this
- * thread, which the caller does then: it is in no list any more. NULL: none. Those that cannot do not owe any more,
- * until they get something. */
+/* Return the stream other than `taker` that has owed a fence for longest and can have one recorded
+ * by this thread; the caller must record it, since the stream is in no list any more. NULL: none.
+ * Streams that cannot do not owe any more until they get work. Takes the heap lock. */
 struct flw_domain *flw_heap_take_owing(struct flw_heap *heap, const struct flw_domain *taker);
 
-/* calls. Wait on the host until `seq` of the domain is complete; fences first if need be. */
+/* Wait on the host until `seq` of the domain is complete, recording fences if needed. Makes driver
+ * calls. */
 fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
                               uint64_t deadline_ns);
 
-/* calls. Order `taker` after `seq` of `donor`, fencing it first if `may_record`. */
+/* Order `taker` after `seq` of `donor`, fencing the donor first if `may_record`. Makes driver
+ * calls. */
 fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *taker,
                                      struct flw_domain *donor, uint64_t seq, bool may_record);
 
-/* lock. Has the taker been ordered after that sequence number of the donor's already? */
+/* True if the taker is already ordered after that sequence number of the donor. Heap lock held. */
 bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain *donor,
                          uint64_t seq);
 
-/* An answer about an event in the pool's own context: only with that can it have gone. */
+/* Handle a result about an event in the pool's own context, with which alone the event can be
+ * lost. */
 fallow_status flw_fence_refuse(struct flw_heap *heap, CUresult result, const char *call);
 
 #endif

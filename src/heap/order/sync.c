@@ -10,7 +10,7 @@
 #include "heap/order/fence.h"
 #include "heap/space/deferred.h"
 
-/* ---- what must not happen at once */
+/* ---- calls that must not overlap */
 
 #define CONTEXTS 64
 
@@ -27,7 +27,7 @@ static struct {
     struct place places[CONTEXTS];
 } table = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* mutex. NULL: every place is taken. */
+/* Return the place of a context; NULL: every place is taken. Mutex held. */
 static struct place *find(const struct flw_driver *driver, CUcontext context)
 {
     struct place *unused = NULL;
@@ -47,8 +47,8 @@ static struct place *find(const struct flw_driver *driver, CUcontext context)
     return unused;
 }
 
-/* mutex. The place once no thread synchronises there. Who is cancelled ends after the call: here it
- * would take the mutex with it. */
+/* Return the place once no thread synchronises there. Cancellation takes effect after the call,
+ * since here it would leave the mutex locked. Mutex held. */
 static struct place *await(const struct flw_driver *driver, CUcontext context)
 {
     struct place *place = find(driver, context);
@@ -56,7 +56,7 @@ static struct place *await(const struct flw_driver *driver, CUcontext context)
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     while (place != NULL && place->is_syncing) {
         (void)pthread_cond_wait(&table.changed, &table.mutex);
-        place = find(driver, context); /* it may have been given away meanwhile */
+        place = find(driver, context); /* it may belong to another context meanwhile */
     }
     (void)pthread_setcancelstate(before, NULL);
     return place;
@@ -82,7 +82,7 @@ void flw_ctxsync_retract(const struct flw_driver *driver, CUcontext context)
     (void)pthread_mutex_unlock(&table.mutex);
 }
 
-/* mutex. NULL: nothing is kept apart there. */
+/* False: nothing is kept apart there. Mutex held. */
 static bool take(struct place *place)
 {
     bool may = place == NULL || (place->captures == 0 && !place->is_syncing);
@@ -135,7 +135,7 @@ static CUresult sync_present(struct flw_heap *heap)
     return heap->driver->cuCtxSynchronize();
 }
 
-/* Driver calls. A context that is gone has nothing left to wait for. */
+/* A context that is gone has nothing left to wait for. Makes driver calls. */
 static CUresult sync_other(struct flw_heap *heap, CUcontext context)
 {
     struct flw_driver_section section;
@@ -152,7 +152,7 @@ static CUresult sync_other(struct flw_heap *heap, CUcontext context)
     return flw_result_is_gone(result) ? CUDA_SUCCESS : result;
 }
 
-/* Driver calls. Announced users of other contexts, lost: their own contexts alone cover them. */
+/* Synchronise lost announced users' own contexts, which alone cover them. Makes driver calls. */
 static CUresult sync_lost_foreign(struct flw_heap *heap)
 {
     CUresult result = CUDA_SUCCESS;
@@ -178,7 +178,8 @@ static fallow_status sync_all(struct flw_heap *heap)
         struct flw_domain *domain = heap->domains[i];
         bool is_covered = domain->ops != NULL && domain->ops != &flw_order_capture &&
                           domain != heap->withheld && (!domain->is_foreign || domain->is_lost);
-        /* What reaches a retired stream is marked with its last fence's number: that one stays. */
+        /* Work that reaches a retired stream is marked with its last fence's number,
+         * which stays. */
         domain->sync_seq = !is_covered ? 0 : domain->is_retired ? domain->seq - 1 : domain->seq++;
         domain->unfenced_bytes = is_covered ? 0 : domain->unfenced_bytes;
     }
@@ -199,7 +200,7 @@ static fallow_status sync_all(struct flw_heap *heap)
         return flw_heap_refuse(heap, result, "cuCtxSynchronize");
     }
     flw_lock_acquire(&heap->lock);
-    bool settles = heap->deferred_count > 0; /* those too that nothing else completes */
+    bool settles = heap->deferred_count > 0; /* including those that nothing else completes */
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         struct flw_domain *domain = heap->domains[i];
         if (domain->ops != NULL && domain->sync_seq > domain->completed) {
@@ -227,7 +228,8 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap)
 
 /* ---- nothing under way */
 
-/* calls. Record an event behind the work of every tracked stream, or of the contexts. False if any failed. */
+/* Record an event behind the work of every tracked stream, or of the contexts. Makes driver calls.
+ * False if any failed. */
 static bool fence_everything(struct flw_heap *heap)
 {
     uint32_t cursor = 0;
@@ -240,7 +242,7 @@ static bool fence_everything(struct flw_heap *heap)
         if (is_possible) {
             flw_domain_want_fence(heap, domain, 1);
         }
-        /* Captured work does not run, and nothing can be recorded: only earlier fences count. */
+        /* Captured work does not run and cannot be recorded: only earlier fences count. */
         bool is_covered = domain->unfenced_bytes == 0;
         is_all &= !is_wanted || is_possible || (domain->captured_by != 0 && is_covered);
         is_all &= !is_stream || !domain->is_lost || is_covered;
@@ -258,7 +260,7 @@ static bool has_open(struct flw_heap *heap)
     return has_any;
 }
 
-/* calls. Wait for all outstanding fences. */
+/* Wait for all outstanding fences. Makes driver calls. */
 static fallow_status await_standing(struct flw_heap *heap, uint64_t until_ns)
 {
     fallow_status status = FALLOW_OK;
@@ -276,11 +278,11 @@ static fallow_status await_standing(struct flw_heap *heap, uint64_t until_ns)
     return status;
 }
 
-/* An event takes a device that idles some microseconds, too. */
+/* Even an idle device needs some microseconds for an event. */
 #define EVENT_TRIES 2
 #define EVENT_NS    10000
 
-/* calls. Are the fences complete that have just been recorded? */
+/* True if the fences just recorded are complete. Makes driver calls. */
 static bool is_idle_now(struct flw_heap *heap)
 {
     (void)flw_heap_poll(heap);
@@ -325,12 +327,13 @@ bool flw_heap_end_copies(struct flw_heap *heap)
     if (!atomic_load(&heap->has_open_copies)) {
         return true;
     }
-    if (!flw_heap_enter_driver(heap, &section)) { /* a default stream is the current context's */
+    if (!flw_heap_enter_driver(heap, &section)) { /* a default stream belongs to the current
+                                                      context */
         return false;
     }
     for (unsigned n = 0; atomic_load(&heap->has_open_copies) && n < COPY_TRIES; n++) {
         flw_heap_count_call(heap);
-        bool is_probe = heap->source.is_left_busy; /* whose stream has gone */
+        bool is_probe = heap->source.is_left_busy; /* its stream is gone */
         CUresult result =
             is_probe ? heap->driver->cuCtxSynchronize() : heap->driver->cuStreamSynchronize(NULL);
         if (flw_heap_refuse(heap, result, is_probe ? "cuCtxSynchronize" : "cuStreamSynchronize") ==

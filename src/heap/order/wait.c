@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what becomes of a fence that stands: cleared or void where captures are about, asked for, waited for by
- * the host, or by another domain's stream. The protocol is in fence.c.
- * Does not: know what a domain owns, or who gets it (domain.c).
- */
+ * Owns: outstanding fences: clearing or voiding them near captures, querying them, and waiting for
+ * them on the host or on another domain's stream. fence.c has the protocol.
+ * Does not: know which memory a domain owns or who gets it (domain.c). */
 #include "base/backoff.h"
 #include "base/mutant.h"
 #include "heap/order/domain.h"
@@ -17,7 +16,7 @@ static void release_fence(struct flw_heap *heap, struct flw_fence *fence)
     }
 }
 
-/* Driver calls. The device's answer for a fence whose first event is complete. */
+/* Query the other contexts' events of a fence whose first event is complete. Makes driver calls. */
 static inline CUresult ask_others(struct flw_heap *heap, const struct flw_fence *fence,
                                   bool is_patient)
 {
@@ -25,8 +24,8 @@ static inline CUresult ask_others(struct flw_heap *heap, const struct flw_fence 
                                              : flw_epoch_ask_others(heap, fence, is_patient);
 }
 
-/* lock. Discard a fence after a capture took the event, which covers nothing then. A later fence covers the work; on
- * a retired stream that is the fence of the retirement. */
+/* Discard a fence whose event belongs to a capture and covers nothing. A later fence covers the
+ * work; on a retired stream that is the retirement's. Heap lock held. */
 static void void_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence)
 {
     if (!fence->is_unlinked) {
@@ -36,7 +35,7 @@ static void void_fence(struct flw_heap *heap, struct flw_domain *domain, struct 
     }
 }
 
-/* lock. */
+/* Heap lock held. */
 static void void_uncleared(struct flw_heap *heap, struct flw_domain *domain)
 {
     while (flw_domain_has_uncleared(domain)) {
@@ -76,7 +75,7 @@ void flw_domain_fence_cleared(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_driver_section section;
     if (flw_heap_enter_driver(heap, &section)) {
-        (void)flw_heap_ask_one(heap, true); /* reuse events even if nothing else polls */
+        (void)flw_heap_ask_one(heap, true); /* reuses events even if nothing else polls */
         if (flw_domain_fence(heap, domain) == FALLOW_OK) {
             (void)flw_domain_clear(heap, domain);
         }
@@ -84,25 +83,25 @@ void flw_domain_fence_cleared(struct flw_heap *heap, struct flw_domain *domain)
     }
 }
 
-/* The driver's word on a fence. Another context may end before its stream's last fence is asked for,
- * and takes its events along: what they were recorded after is over. */
+/* Interpret the driver's result for a fence. Another context may end before its stream's last
+ * fence is queried, and its events with it: the recorded work is over. */
 static CUresult heed_end(const struct flw_heap *heap, const struct flw_fence *fence,
                          CUresult result, bool *out_has_ended)
 {
-    /* Not asked of the domain: its place may be another's by now. */
+    /* Not read from the domain: its place may belong to another stream now. */
     *out_has_ended = fence->context != heap->context &&
                      (flw_result_is_stale(result) || flw_result_is_gone(result));
     return *out_has_ended ? CUDA_SUCCESS : result;
 }
 
-/* Neither yes nor not yet nor beside a capture: what the fence covers is not known complete. */
+/* True if the result is none of complete, incomplete and captured: nothing is known complete. */
 static bool is_refusal(CUresult result)
 {
     return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY &&
            !flw_result_is_capture_refusal(result);
 }
 
-/* lock. The fence's context has ended: its event is unused, like those that were kept for later. */
+/* Forget the events of a fence whose context has ended, including kept ones. Heap lock held. */
 static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
 {
     fence->event = NULL;
@@ -114,12 +113,12 @@ static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
     }
 }
 
-/* Query one fence. True: complete; the domain is told, and *settles says whether deferred frees are
- * to be settled. NULL: the domain is not told. */
+/* Query one fence. True: complete; the domain is updated unless it is NULL, and *settles is set if
+ * deferred frees must be settled. */
 static bool ask_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence,
                       bool *settles)
 {
-    /* lock held on entry and exit, not in between */
+    /* The lock is held on entry and exit, not in between. */
     uint64_t seq = fence->seq;
     CUevent event = fence->event;
     fence->use_count++;
@@ -156,7 +155,7 @@ static bool ask_fence(struct flw_heap *heap, struct flw_domain *domain, struct f
     return result == CUDA_SUCCESS;
 }
 
-/* lock. The newest fence that may be asked for; NULL. */
+/* Return the newest fence that may be queried, or NULL. Heap lock held. */
 static struct flw_fence *newest_cleared(struct flw_domain *domain)
 {
     struct flw_fence *newest = NULL;
@@ -170,8 +169,8 @@ static struct flw_fence *newest_cleared(struct flw_domain *domain)
     return newest;
 }
 
-/* Lock held on entry and exit, not in between, as in the next two. True: there was something to clear, and
- * it is. */
+/* Returns true if there was something to clear and it is cleared. As in the next two functions,
+ * the lock is held on entry and exit, not in between. */
 static bool clear_rest(struct flw_heap *heap, struct flw_domain *domain)
 {
     if (!flw_domain_has_uncleared(domain)) {
@@ -183,7 +182,8 @@ static bool clear_rest(struct flw_heap *heap, struct flw_domain *domain)
     return status == FALLOW_OK;
 }
 
-/* As many of the oldest, before that sequence number's, as are done. True: any. */
+/* Query the oldest fences before that sequence number until one is incomplete. True if any was
+ * complete. */
 static bool ask_oldest(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
                        bool *settles)
 {
@@ -195,12 +195,12 @@ static bool ask_oldest(struct flw_heap *heap, struct flw_domain *domain, uint64_
     return n > 0;
 }
 
-/* The newest covers them all; where it is not done, as many of the oldest as are. One that was not done
- * when it was asked last is asked behind the oldest: where that is not done, nor is any. The stream is asked for a
- * capture only where all that may be asked for is done: before that nothing newer is. (That much is not
- * handed over by itself: whether the newest is done or a few of the oldest, memory changes hands in the
- * order and in the portions in which it was freed. In bulk, recorded traces held up to 3 % more.) True:
- * something completed. */
+/* Query the newest fence first: it covers all older ones. If it is incomplete, query from the
+ * oldest until one is incomplete. A fence that was incomplete at the last query is queried after
+ * the oldest, because it cannot be complete if the oldest is not. The stream is queried for a
+ * capture only if all fences that may be queried are complete; before that no newer one is.
+ * (Memory is transferred in the order and portions in which it was freed: transfers in bulk held
+ * up to 3 % more on recorded traces.) Returns true if anything completed. */
 static bool poll_domain(struct flw_heap *heap, struct flw_domain *domain, bool *settles)
 {
     struct flw_fence *newest = newest_cleared(domain);
@@ -226,7 +226,7 @@ static bool poll_domain(struct flw_heap *heap, struct flw_domain *domain, bool *
     return is_done || ask_oldest(heap, domain, seq, settles) || any;
 }
 
-/* Lock held on entry and exit, not in between. */
+/* The lock is held on entry and exit, not in between. */
 static bool poll(struct flw_heap *heap)
 {
     bool any = false, settles = false;
@@ -239,7 +239,7 @@ static bool poll(struct flw_heap *heap)
             any |= poll_domain(heap, domain, &settles);
         }
     }
-    settles |= heap->deferred_count > 0; /* some wait to be looked at */
+    settles |= heap->deferred_count > 0; /* some wait to be checked */
     return (settles && flw_heap_settle_deferred(heap)) || any;
 }
 
@@ -268,8 +268,9 @@ bool flw_heap_poll_rest(struct flw_heap *heap)
     return any;
 }
 
-/* lock. Whom to ask: the oldest of all; by turns with it, the next of the others, since a stream that is at
- * something long must not hide what others have finished. NULL: none stands. */
+/* Choose the fence to query: the oldest of all and, alternately, the next stream's, since a stream
+ * with long work must not hide what others have finished. NULL: none is outstanding. Heap lock
+ * held. */
 static struct flw_fence *fence_to_ask(struct flw_heap *heap)
 {
     struct flw_standing *standing = &heap->standing;
@@ -280,7 +281,7 @@ static struct flw_fence *fence_to_ask(struct flw_heap *heap)
     return fence;
 }
 
-/* lock. It is not done, or could not be asked. */
+/* Record that it was incomplete, or could not be queried. Heap lock held. */
 static void note_answer(struct flw_heap *heap, const struct flw_fence *asked)
 {
     struct flw_standing *standing = &heap->standing;
@@ -293,9 +294,10 @@ static void note_answer(struct flw_heap *heap, const struct flw_fence *asked)
 #define LEAPS_MOST     3
 #define LEAP_FROM_MOST 7
 
-/* lock. The fence, or a later one of the same stream, which covers it, too: from the second on end that was done on, 1, 3,
- * then 7 are passed over. So a stream that keeps pace is asked less than once a fence; one where leaps went too far leaps
- * behind more that were done. */
+/* Return the fence, or a later one of the same stream, which covers it. From the second complete
+ * fence in a row on, skip 1, 3, then 7. So a stream that keeps pace costs less than one query per
+ * fence; after leaps that were too far, more must be complete before the next leap. Heap lock
+ * held. */
 static struct flw_fence *leap(struct flw_fence *fence)
 {
     const struct flw_domain *domain = fence->domain;
@@ -308,7 +310,7 @@ static struct flw_fence *leap(struct flw_fence *fence)
     return fence;
 }
 
-/* Lock held on entry and exit, not in between. The fence is held. True: it is done. */
+/* Query the held fence. True if complete. The lock is held on entry and exit, not in between. */
 static bool ask_held(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence,
                      bool *settles)
 {
@@ -320,7 +322,7 @@ static bool ask_held(struct flw_heap *heap, struct flw_domain *domain, struct fl
     return is_done;
 }
 
-/* The same of a later fence that covers it; false where there is none. */
+/* The same for a later fence that covers it; false if there is none. */
 static bool ask_ahead(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence,
                       bool *settles)
 {
@@ -360,7 +362,7 @@ struct flw_domain *flw_heap_ask_one(struct flw_heap *heap, bool may_leap)
     return is_done ? domain : NULL;
 }
 
-/* lock. The oldest published fence that covers `seq`, held; NULL. */
+/* Return the oldest published fence that covers `seq`, held; NULL: none. Heap lock held. */
 static struct flw_fence *hold_fence(struct flw_domain *domain, uint64_t seq)
 {
     struct flw_fence *fence = domain->oldest;
@@ -373,8 +375,8 @@ static struct flw_fence *hold_fence(struct flw_domain *domain, uint64_t seq)
     return fence;
 }
 
-/* The held fence, once it may be asked for; else it is let go. Void it is not cleared, whoever has found that
- * out. */
+/* Return the held fence once it may be queried; otherwise release it. A void fence is
+ * not cleared. */
 static struct flw_fence *clear_fence(struct flw_heap *heap, struct flw_domain *domain,
                                      struct flw_fence *fence, fallow_status *status)
 {
@@ -392,8 +394,9 @@ static struct flw_fence *clear_fence(struct flw_heap *heap, struct flw_domain *d
     return is_clear ? fence : NULL;
 }
 
-/* The same, cleared, and recorded by this thread if need be; where another is at it, its fence is awaited:
- * to record takes a driver call, to go on without the memory may take a growth. */
+/* The same, cleared, and recorded by this thread if needed. If another thread is recording it,
+ * wait for that: a record takes a driver call, while going on without the memory may take a
+ * growth. */
 static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
                                     bool may_record, fallow_status *status)
 {
@@ -422,7 +425,8 @@ static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *do
     return fence == NULL ? NULL : clear_fence(heap, domain, fence, status);
 }
 
-/* Driver calls. Wait for all events of the held fence. Returns CUDA_ERROR_NOT_READY once the deadline is over. */
+/* Wait for all events of the held fence. Returns CUDA_ERROR_NOT_READY after the deadline. Makes
+ * driver calls. */
 static CUresult wait_for_events(struct flw_heap *heap, const struct flw_fence *fence, CUevent event,
                                 uint64_t deadline_ns, bool *out_has_ended)
 {
@@ -498,7 +502,7 @@ bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain
     return false;
 }
 
-/* lock. A place of the donor's, else the oldest. */
+/* Use the place of the donor, or the oldest. Heap lock held. */
 static void note_after(struct flw_domain *taker, const struct flw_domain *donor, uint64_t seq)
 {
     uint32_t i = 0;
@@ -513,7 +517,7 @@ static void note_after(struct flw_domain *taker, const struct flw_domain *donor,
     taker->after[i] = (struct flw_point){.domain = donor->index, .seq = seq};
 }
 
-/* Driver calls. By the stream's own context, as a record; see record_fence. */
+/* Uses the stream's own context, as a record; see record_fence. Makes driver calls. */
 static CUresult make_wait(struct flw_heap *heap, const struct flw_domain *taker, CUevent event)
 {
     struct flw_driver_section section;

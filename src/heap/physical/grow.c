@@ -7,12 +7,12 @@
 #include "heap/physical/range.h"
 #include "heap/space/run.h"
 
-/* ---- with what: idle handles first, then new ones */
+/* ---- the handles of a growth: idle ones first, then new ones */
 
 struct stock {
-    struct flw_handle *handles; /* in address order of use; chained by next */
+    struct flw_handle *handles; /* by address of use; chained by next */
     struct flw_handle **end;
-    uint64_t new_bytes; /* of those that must be created */
+    uint64_t new_bytes; /* of handles to be created */
 };
 
 static void add_stock(struct stock *stock, struct flw_handle *handle)
@@ -22,7 +22,7 @@ static void add_stock(struct stock *stock, struct flw_handle *handle)
     stock->end = &handle->next;
 }
 
-/* One that was made before the driver refused a kind carries more than is asked for now. */
+/* A handle created before the driver refused a kind has more kinds than are requested now. */
 static void take_idle(struct flw_heap *heap, struct stock *stock, uint64_t *need_units)
 {
     uint32_t kinds = atomic_load(&heap->source.kinds);
@@ -38,7 +38,7 @@ static void take_idle(struct flw_heap *heap, struct stock *stock, uint64_t *need
     }
 }
 
-/* Descriptors for handles that are still to be created: id 0. False: host memory. */
+/* Add descriptors for handles to be created, with id 0. False: no host memory. */
 static bool add_new(struct flw_heap *heap, struct stock *stock, uint64_t units,
                     uint64_t chunk_units, uint32_t types)
 {
@@ -69,7 +69,8 @@ static void put_back_stock(struct flw_heap *heap, struct stock *stock)
     stock->handles = NULL;
 }
 
-/* Driver calls. All of it before the first is mapped: where there is not enough, that is known then. */
+/* Create all handles before the first is mapped, so that a lack of memory shows first. Makes
+ * driver calls. */
 static CUresult create_stock(struct flw_source *source, const struct stock *stock)
 {
     CUresult result = CUDA_SUCCESS;
@@ -84,7 +85,7 @@ static CUresult create_stock(struct flw_source *source, const struct stock *stoc
     return result;
 }
 
-/* Driver calls. Those that the driver refuses to unmap stay mapped. */
+/* Unmap the handles; those that the driver refuses stay mapped. Makes driver calls. */
 static void unmap_stock(struct flw_heap *heap, const struct stock *stock, uint64_t address)
 {
     for (struct flw_handle *handle = stock->handles; handle != NULL && handle->is_mapped;) {
@@ -103,8 +104,8 @@ static void unmap_stock(struct flw_heap *heap, const struct stock *stock, uint64
     }
 }
 
-/* Driver calls. On failure what was mapped is unmapped again, where that is not refused, too; created
- * handles keep their id. */
+/* Map the handles. On failure unmap them again unless the driver refuses that too; created handles
+ * keep their ids. Makes driver calls. */
 static CUresult map_stock(struct flw_heap *heap, const struct stock *stock, uint64_t address,
                           const char **out_call)
 {
@@ -150,10 +151,10 @@ static void publish_stock(struct flw_heap *heap, const struct stock *stock, uint
     }
 }
 
-/* lock. After a growth that came to nothing: handles that the driver refused to unmap stay known where
- * they are, and unowned before it does. Without host memory for that their stretch stays set aside
- * until the pool goes. The rest of the hole is address space again, the rest of the stock is
- * left. */
+/* After a failed growth: handles that the driver refused to unmap stay where they are, as unowned
+ * memory. If host memory for that runs out, their range stays set aside until the pool ends. The
+ * rest of the hole becomes address space again, and the rest of the handles is left. Heap lock
+ * held. */
 static void keep_mapped(struct flw_heap *heap, struct stock *stock, struct flw_span *hole)
 {
     uint64_t unit = flw_run_begin(hole);
@@ -187,7 +188,8 @@ static void keep_mapped(struct flw_heap *heap, struct stock *stock, struct flw_s
     }
 }
 
-/* lock. Put back the addresses of a failed growth. Unmapped addresses of a growable block return to the block. */
+/* Put back the addresses of a failed growth. Unmapped addresses of a growable block return to the
+ * block. Heap lock held. */
 static void leave_hole(struct flw_heap *heap, struct stock *stock,
                        const struct flw_placement *place)
 {
@@ -232,7 +234,7 @@ void flw_heap_adopt_left(struct flw_heap *heap)
     }
 }
 
-/* How far to map beyond the need, within hole and budget. */
+/* Choose how much to map beyond the need, within hole and budget. */
 static void extend_ahead(const struct flw_heap *heap, const struct flw_grow_request *request,
                          struct flw_placement *place)
 {
@@ -251,7 +253,8 @@ static void extend_ahead(const struct flw_heap *heap, const struct flw_grow_requ
     place->map_end = flw_min(flw_run_end(place->hole), place->map_begin + wanted);
 }
 
-/* The smallest idle handle that holds so many units, and fits; its rest will be free memory. */
+/* Return the smallest idle handle that fits and holds so many units; its rest becomes
+ * free memory. */
 static struct flw_handle *idle_for(const struct flw_heap *heap, uint64_t need_units,
                                    uint64_t most_units, uint32_t kinds)
 {
@@ -266,8 +269,8 @@ static struct flw_handle *idle_for(const struct flw_heap *heap, uint64_t need_un
     return best;
 }
 
-/* What is missing still, out of one that is larger: its rest will be free memory. Of a single stream a new one would
- * pin less. */
+/* Take the missing units from one larger idle handle; its rest becomes free memory. With a single
+ * stream a new handle would hold less. */
 static void take_larger(struct flw_heap *heap, struct flw_placement *place, struct stock *stock,
                         uint64_t *need_units, uint32_t types)
 {
@@ -283,7 +286,7 @@ static void take_larger(struct flw_heap *heap, struct flw_placement *place, stru
     }
 }
 
-/* Where the driver is likely to make no other, an idle one that is too large serves, too. */
+/* If the driver will probably create no other, an idle handle that is too large serves too. */
 static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *request,
                        struct flw_placement *place, struct stock *stock)
 {
@@ -313,7 +316,7 @@ static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *req
     return add_new(heap, stock, need_units, chunk, types);
 }
 
-/* lock. What came of a growth that the driver was asked for. */
+/* Record the driver's result of a growth. Heap lock held. */
 static void note_answer(struct flw_heap *heap, const struct flw_grow_request *request,
                         fallow_status status, uint64_t asked_bytes, uint64_t refused_bytes)
 {
@@ -324,7 +327,7 @@ static void note_answer(struct flw_heap *heap, const struct flw_grow_request *re
     }
 }
 
-/* Of the largest handle of the stock that is still to be created; 0: none. */
+/* Return the size of the largest handle that is still to be created; 0: none. */
 static uint64_t largest_new(const struct stock *stock)
 {
     uint64_t most = 0;
@@ -334,7 +337,7 @@ static uint64_t largest_new(const struct stock *stock)
     return most;
 }
 
-/* Why a growth failed, for another attempt. */
+/* Cause of a failed growth, for another attempt. */
 struct shortfall {
     bool had_extra;    /* requested more than the need */
     bool has_no_place; /* no range has room */
@@ -403,7 +406,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
             missing += handle->id == 0 ? flw_handle_bytes(handle) : 0;
         }
         flw_heap_lower_reserved(heap, missing);
-        flw_heap_note_peak(heap); /* what was made before the failure is kept, idle */
+        flw_heap_note_peak(heap); /* handles created before the failure are kept, idle */
         leave_hole(heap, &stock, &place);
         put_back_stock(heap, &stock);
         flw_run_put_back(heap, place.left);
@@ -417,9 +420,10 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
     return *out_run != NULL ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
 }
 
-/* ---- sources that give whole segments */
+/* ---- sources of whole segments */
 
-/* A dedicated run is exactly as large as the request, so that a cache serves the next request of its size. */
+/* A dedicated run is exactly as large as the request, so that a cache serves the next request of
+ * its size. */
 static uint64_t needed_segment_bytes(const struct flw_heap *heap,
                                      const struct flw_grow_request *request)
 {
@@ -434,7 +438,7 @@ static uint64_t segment_bytes(const struct flw_heap *heap, const struct flw_grow
     uint64_t reserved = atomic_load(&heap->reserved_bytes);
     if (request->unit_count >= FLW_MIB >> FLW_UNIT_LOG2 || request->is_single_handle ||
         request->is_exact) {
-        return need; /* its own allocation, so that base and size are what the driver says */
+        return need; /* an allocation of its own, so that the driver reports its base and size */
     }
     uint64_t wanted = flw_clamp(reserved / 16, 2 * FLW_MIB, 64 * FLW_MIB);
     wanted = flw_align_down(wanted, heap->source.granularity_bytes);
@@ -470,7 +474,7 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
                : flw_heap_take_from(heap, run, request->unit_count, request->align_units);
 }
 
-/* In a driver section. */
+/* Call in a driver section. */
 static CUresult acquire_segment(struct flw_heap *heap, uint64_t bytes, uint64_t *out_address)
 {
     CUresult result = heap->source.ops->acquire(&heap->source, bytes, out_address);
@@ -483,7 +487,7 @@ static CUresult acquire_segment(struct flw_heap *heap, uint64_t bytes, uint64_t 
     return result;
 }
 
-/* One that came to nothing; NULL: nor did that. */
+/* Undo a failed acquisition; NULL: that failed too. */
 static void drop_segment(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *edge)
 {
     if (edge != NULL) {
@@ -571,7 +575,8 @@ fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request
     struct shortfall shortfall;
     *out_run = NULL;
     bool is_taken_whole = !heap->source.ops->remaps && whole.is_dedicated; /* of any size */
-    if (whole.is_single_handle && !is_taken_whole) { /* all: others would get the rest */
+    if (whole.is_single_handle && !is_taken_whole) { /* all of it: otherwise others would get
+                                                         the rest */
         whole.unit_count = (uint32_t)flw_align_up(whole.unit_count, heap->page_units);
     }
     fallow_status status = grow(heap, &whole, out_run, &shortfall);

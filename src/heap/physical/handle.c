@@ -107,7 +107,7 @@ void flw_handle_link_idle(struct flw_heap *heap, struct flw_handle *handle)
 
 void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run)
 {
-    /* In context order the map tells whose any address is: no unit of a segment is 0. */
+    /* In context order the map decides whose an address is: no unit of a segment is 0. */
     if (heap->context_order != NULL) {
         flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, run);
     }
@@ -133,12 +133,12 @@ void flw_segment_unlink(struct flw_heap *heap, struct flw_segment *segment)
     }
 }
 
-/* ---- what is withheld */
+/* ---- withheld memory */
 
 struct flw_domain *flw_heap_withheld(struct flw_heap *heap)
 {
     if (heap->withheld ==
-        NULL) { /* what comes to it is complete; it never is, so no domain gets that */
+        NULL) { /* always complete, and never completed itself, so no domain gets the memory */
         heap->withheld = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
         if (heap->withheld != NULL) {
             heap->withheld->is_known = true;
@@ -167,7 +167,7 @@ void flw_heap_unmark_exported(struct flw_heap *heap, struct flw_handle *handle)
     atomic_fetch_sub(&heap->exported_bytes, flw_handle_bytes(handle));
 }
 
-/* ---- mappings side by side */
+/* ---- adjacent mappings */
 
 CUresult flw_heap_unmap_row(struct flw_heap *heap, struct flw_row *row, bool goes_on)
 {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the physical handles, shared by growth, release and sleep: mapped, idle and withheld handles, the sums of their
- * bytes, and the record of refused requests. Under the heap lock, except the row.
- */
+ * Owns: the physical handles that growth, release and sleep share: mapped, idle and withheld ones,
+ * the sums of their bytes, and the record of refused requests. Heap lock held, except for the row. */
 #ifndef FLW_HEAP_PHYSICAL_HANDLE_H
 #define FLW_HEAP_PHYSICAL_HANDLE_H
 
 #include "heap/order/domain.h"
 
-/* lock. The handle behind a byte offset, or NULL. */
+/* Return the handle of a byte offset, or NULL. Heap lock held. */
 struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset);
-/* A walk over handles in address order; zero: at the first. `range` is that of the last handle. */
+/* A walk over handles in address order; zeros begin at the first. `range` contains the last handle
+ * returned. */
 struct flw_handle_walk {
     const struct flw_range *range;
     uint64_t page;
 };
-/* The next mapped or sleeping handle; NULL: none. */
+/* Return the next mapped or sleeping handle; NULL: none. */
 struct flw_handle *flw_handle_next(const struct flw_heap *heap, struct flw_handle_walk *walk);
 /* True if the handle begins its range: no driver call may cover both the handle and the memory before. */
 static inline bool flw_handle_begins_range(const struct flw_handle_walk *walk,
@@ -23,14 +23,14 @@ static inline bool flw_handle_begins_range(const struct flw_handle_walk *walk,
 {
     return handle->begin_unit == walk->range->begin_unit;
 }
-/* lock. The one behind a unit of a range; NULL. */
+/* Return the handle of a unit of a range, or NULL. Heap lock held. */
 static inline struct flw_handle *flw_handle_at_unit(const struct flw_heap *heap, uint64_t unit)
 {
     return heap->page_handle[unit / heap->page_units];
 }
-/* lock. The first that lies wholly inside the run; NULL. */
+/* Return the first handle that is wholly inside the run, or NULL. Heap lock held. */
 struct flw_handle *flw_handle_inside(const struct flw_heap *heap, const struct flw_span *run);
-/* lock. Its pages lose it: it is mapped nowhere. */
+/* Remove it from its pages: it is mapped nowhere. Heap lock held. */
 void flw_handle_detach(struct flw_heap *heap, struct flw_handle *handle);
 static inline uint64_t flw_handle_bytes(const struct flw_handle *handle)
 {
@@ -40,25 +40,26 @@ void flw_handle_unlink_idle(struct flw_heap *heap, struct flw_handle *handle);
 void flw_handle_link_idle(struct flw_heap *heap, struct flw_handle *handle);
 void flw_heap_raise_reserved(struct flw_heap *heap, uint64_t bytes);
 void flw_heap_lower_reserved(struct flw_heap *heap, uint64_t bytes);
-/* Takes the lock. Set the limit. Memory held beyond the limit stays until released. */
+/* Set the limit. Memory beyond the limit stays until released. Takes the heap lock. */
 void flw_heap_set_limit(struct flw_heap *heap, uint64_t limit_bytes);
-/* What the driver has given counts for the peak, not what was asked in vain. */
+/* Update the peak with memory that the driver has given, not with failed requests. */
 void flw_heap_note_peak(struct flw_heap *heap);
-/* Among the others; in context order its units lead to the run, which is all of it. */
+/* Add a segment; in context order its units lead to the run, which fills it. */
 void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run);
-/* lock. In context order its units are cleared before the driver may give the addresses to somebody else: those
- * that are not 0 are the pool's. */
+/* Remove a segment. In context order its units are cleared before the driver may give the
+ * addresses to others: units that are not 0 are the pool's. Heap lock held. */
 void flw_segment_unlink(struct flw_heap *heap, struct flw_segment *segment);
 
-/* ---- what is withheld */
+/* ---- withheld memory */
 
-/* lock. The domain heap.withheld, made if it is not there. NULL: host memory. */
+/* Return the domain heap.withheld, creating it if necessary. NULL: no host memory.
+ * Heap lock held. */
 struct flw_domain *flw_heap_withheld(struct flw_heap *heap);
-/* lock. From now on importers may have the handle. False: host memory. */
+/* Mark a handle that importers may have from now on. False: no host memory. Heap lock held. */
 bool flw_heap_mark_exported(struct flw_heap *heap, struct flw_handle *handle);
 void flw_heap_unmark_exported(struct flw_heap *heap, struct flw_handle *handle);
 
-/* ---- mappings side by side */
+/* ---- adjacent mappings */
 
 #define FLW_ROW_MOST 256
 
@@ -79,8 +80,9 @@ static inline void flw_row_add(struct flw_row *row, uint64_t address, uint64_t b
     row->bytes[row->count++] = bytes;
     row->end = address + bytes;
 }
-/* In a driver section, no lock. By one call where the driver takes that; is_unmapped says what is. Where a
- * mapping is refused those behind it are left, or asked for all the same (`goes_on`). The last refusal. */
+/* Unmap the row, by one call if the driver permits; is_unmapped shows the result. After a refusal
+ * stop, or (`goes_on`) try the rest too. Returns the last refusal. In a driver section, no lock
+ * held. */
 CUresult flw_heap_unmap_row(struct flw_heap *heap, struct flw_row *row, bool goes_on);
 
 #endif

@@ -60,7 +60,7 @@ static bool place_around(const struct flw_heap *heap, const struct flw_grow_requ
                               request->align_units * request->align_units -
                           heap->base_unit;
     }
-    uint64_t first = flw_run_begin(left != NULL ? left : hole); /* the last start may lie below */
+    uint64_t first = flw_run_begin(left != NULL ? left : hole); /* the last start may be below */
     for (uint32_t i = 0; i < count; i++) {
         struct flw_placement place = {.left = left, .hole = hole, .right = right};
         if (starts[i] >= first && fit_at(heap, &place, starts[i], request) &&
@@ -73,8 +73,8 @@ static bool place_around(const struct flw_heap *heap, const struct flw_grow_requ
     return best.hole != NULL;
 }
 
-/* Can it lie there at all, and with less to map than the best so far? Most holes are too small, which is told before
- * the places in them are tried. */
+/* True if the request can fit there with less to map than the best so far. Most holes are too
+ * small, so this is checked before their places are tried. */
 static bool is_worth_trying(const struct flw_grow_request *request, const struct flw_span *hole,
                             const struct flw_placement *best)
 {
@@ -90,7 +90,7 @@ static bool is_worth_trying(const struct flw_grow_request *request, const struct
            (best->hole == NULL || missing < best->map_end - best->map_begin);
 }
 
-/* Around the hole, if that leaves less to map. */
+/* Try places around the hole, if that leaves less to map. */
 static void try_hole(const struct flw_heap *heap, const struct flw_grow_request *request,
                      struct flw_span *hole, struct flw_placement *best)
 {
@@ -315,7 +315,7 @@ struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placem
         rest = flw_run_split(heap, run, (uint32_t)(place->end - flw_run_begin(run)));
         if (rest != NULL) {
             flw_heap_put_run_at_point(heap, back_owner, back_seq, rest);
-        } /* else the run is larger than asked for: harmless */
+        } /* otherwise the run is larger than requested, which is harmless */
     }
     if (flw_run_begin(run) < place->begin) {
         rest = flw_run_split(heap, run, (uint32_t)(place->begin - flw_run_begin(run)));
@@ -327,10 +327,10 @@ struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placem
         flw_heap_put_run_at_point(heap, front_owner, front_seq, run);
         run = rest;
     }
-    return set_live(heap, run, flw_max(front_seq, back_seq)); /* of the taker, where not complete */
+    return set_live(heap, run, flw_max(front_seq, back_seq)); /* of the taker, if not complete */
 }
 
-/* ---- memory that idles, of one owner or several */
+/* ---- idle memory of one owner or several */
 
 static bool is_complete_dedicated(const struct flw_heap *heap, const struct flw_span *run)
 {

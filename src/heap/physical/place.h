@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the place of a growth: address space with the fewest missing pages, set aside during the driver call, then
- * restored or settled; and memory set aside to be unmapped. All functions need the heap lock.
- */
+ * Owns: the place of a growth: address space with the fewest missing pages, set aside during the
+ * driver call, then restored or settled; and memory set aside for unmapping. Heap lock held. */
 #ifndef FLW_HEAP_PHYSICAL_PLACE_H
 #define FLW_HEAP_PHYSICAL_PLACE_H
 
@@ -20,8 +19,9 @@ struct flw_span *flw_run_cut(struct flw_heap *heap, struct flw_span *run, uint64
                              uint64_t end);
 /* True if all memory from the run to the unit is free and complete. */
 bool flw_run_is_idle_until(const struct flw_heap *heap, const struct flw_span *run, uint64_t end);
-/* Where complete memory keeps its owner: the units [begin, end), all of them idle, of which `part` has the first, as one
- * run, BUSY; of several owners, then that of what they shared. NULL: host memory. */
+/* If complete memory keeps its owner: return the idle units [begin, end), the first of them in
+ * `part`, as one BUSY run; of several owners, it belongs to their shared domain. NULL: no host
+ * memory. */
 struct flw_span *flw_run_cut_shared(struct flw_heap *heap, struct flw_span *part, uint64_t begin,
                                     uint64_t end);
 /* Join a BUSY run without memory, which begins where a growable block ends, to the block's tail. */
@@ -33,13 +33,13 @@ struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run,
 
 /* ---- the place of a growth */
 
-/* left and right are free memory that the domain may use, or NULL; hole is unmapped between them.
- */
+/* left and right are free memory that the domain may use, or NULL; hole is unmapped
+ * between them. */
 struct flw_placement {
     struct flw_span *left, *hole, *right;
     struct flw_growable *growable; /* the hole is its tail; NULL: an ordinary growth */
-    uint64_t begin, end;           /* of the run to make, in units */
-    uint64_t map_begin, map_end;   /* whole pages of the hole that must get memory */
+    uint64_t begin, end;           /* of the run to create, in units */
+    uint64_t map_begin, map_end;   /* whole pages of the hole that need memory */
 };
 
 /* Find the place with the fewest missing pages; false: none. */

@@ -4,13 +4,14 @@
 #include "heap/physical/place.h"
 #include "heap/space/run.h"
 
-/* A range begins and ends on a page, so that handles fit, and on a cell, so that no two ranges share one. */
+/* A range begins and ends on a page, so that handles fit, and on a cell, so that no two ranges
+ * share one. */
 static uint64_t range_grain(const struct flw_heap *heap)
 {
     return flw_max(heap->source.granularity_bytes, FLW_CELL_BYTES);
 }
 
-/* The driver may grant less, or elsewhere. */
+/* True if the driver may reserve less, or elsewhere. */
 static bool may_reserve_other(CUresult result)
 {
     return result == CUDA_ERROR_OUT_OF_MEMORY || flw_source_is_refused(result);
@@ -26,8 +27,9 @@ static void fill_range(struct flw_range *range, uint64_t reservation, uint64_t r
                                 .unit_count = bytes >> FLW_UNIT_LOG2};
 }
 
-/* Reserve the range with the smallest window that holds it: a power of two, aligned to its own size, so that offsets
- * are the low bits of addresses. If the driver cannot align so far, reserve as much more. */
+/* Reserve the range with the smallest window that holds it: a power of two, aligned to its own
+ * size, so that offsets are the low bits of addresses. If the driver cannot align so far, reserve
+ * as much more. */
 static CUresult reserve_in_own_window(struct flw_heap *heap, uint64_t bytes)
 {
     struct flw_source *source = &heap->source;
@@ -49,7 +51,8 @@ static CUresult reserve_in_own_window(struct flw_heap *heap, uint64_t bytes)
     return result;
 }
 
-/* Reserve a range anywhere in the window of all addresses. A range beyond the window counts as refused. */
+/* Reserve a range anywhere in the window of all addresses. A range beyond the window counts as
+ * refused. */
 static CUresult reserve_anywhere(struct flw_heap *heap, uint64_t bytes, struct flw_range *out)
 {
     struct flw_source *source = &heap->source;
@@ -89,7 +92,7 @@ CUresult flw_ranges_begin(struct flw_heap *heap, uint64_t device_bytes, uint64_t
     return result;
 }
 
-/* lock. Make the range a stretch of one run of addresses without memory. False: host memory. */
+/* Make the range one run of addresses without memory. False: no host memory. Heap lock held. */
 static bool open_range(struct flw_heap *heap, struct flw_range *range)
 {
     struct flw_span *edge = flw_page_map_new_run(&heap->map);
@@ -114,7 +117,7 @@ bool flw_ranges_open(struct flw_heap *heap)
     return open_range(heap, &heap->ranges.first);
 }
 
-/* lock. Add a copy of the range to the list. False: host memory. */
+/* Add a copy of the range to the list. False: no host memory. Heap lock held. */
 static bool add_range(struct flw_heap *heap, const struct flw_range *given)
 {
     struct flw_range *range = flw_meta_extend(&heap->objects.meta, sizeof *range, 16);
@@ -134,7 +137,8 @@ static bool add_range(struct flw_heap *heap, const struct flw_range *given)
     return true;
 }
 
-/* In a driver section. Reserve as much as for the first range, or less if the driver refuses, but at least need_bytes. */
+/* Reserve as much as for the first range, or less if the driver refuses, but at least need_bytes.
+ * In a driver section. */
 static CUresult reserve_further(struct flw_heap *heap, uint64_t need_bytes, struct flw_range *out)
 {
     uint64_t grain = range_grain(heap);
@@ -147,8 +151,8 @@ static CUresult reserve_further(struct flw_heap *heap, uint64_t need_bytes, stru
     return result;
 }
 
-/* Reserve a further range with room for the request. OUT_OF_MEMORY: the window cannot name a further range, the driver
- * refuses, or the driver refused lately and is not called now. */
+/* Reserve a further range with room for the request. OUT_OF_MEMORY: the window cannot name a
+ * further range, the driver refuses, or it refused lately and is not called now. */
 static fallow_status extend(struct flw_heap *heap, const struct flw_grow_request *request)
 {
     struct flw_ranges *ranges = &heap->ranges;
@@ -198,8 +202,8 @@ static uint32_t reserved_align_units(const struct flw_heap *heap)
                       FLW_UNIT_LOG2);
 }
 
-/* lock. Cut the upper half, RESERVED, off the largest tail of a growable block. NULL: that half has less than
- * least_units, or host memory ran out. */
+/* Cut the upper half, RESERVED, off the largest tail of a growable block. NULL: that half has less
+ * than least_units, or host memory ran out. Heap lock held. */
 static struct flw_span *halve_tail(struct flw_heap *heap, uint64_t least_units)
 {
     struct flw_span *largest = NULL;
@@ -218,7 +222,8 @@ static struct flw_span *halve_tail(struct flw_heap *heap, uint64_t least_units)
     return keep + least_units <= units ? flw_run_split(heap, largest, (uint32_t)keep) : NULL;
 }
 
-/* Put back addresses of growable blocks until the request fits. False: none are left and the request does not fit. */
+/* Take back addresses of growable blocks until the request fits. False: none are left and it does
+ * not fit. */
 static bool take_back_reserved(struct flw_heap *heap, const struct flw_grow_request *request)
 {
     struct flw_placement place;
@@ -245,9 +250,10 @@ fallow_status flw_ranges_make_place(struct flw_heap *heap, const struct flw_grow
 
 /* ---- addresses for growable blocks */
 
-/* Reserve request->unit_count units: half of a tail, or part of the smallest hole that has beside_units more. In a hole,
- * leave apart_units free at the begin, for other growths, or reserve the end if the hole is too small for that. NULL: no
- * tail and no hole is large enough, or host memory ran out. */
+/* Reserve request->unit_count units: half of a tail, or part of the smallest hole that has
+ * beside_units more. In a hole, leave apart_units free at the begin, for other growths, or reserve
+ * the end if the hole is too small for that. NULL: no tail and no hole is large enough, or host
+ * memory ran out. */
 static struct flw_span *reserve(struct flw_heap *heap, const struct flw_grow_request *request,
                                 uint64_t beside_units, uint64_t apart_units)
 {
@@ -273,7 +279,8 @@ static struct flw_span *reserve(struct flw_heap *heap, const struct flw_grow_req
     return place.hole;
 }
 
-/* Return the units of a hole to leave to other memory: most_units, at most a quarter of all addresses. */
+/* Return the units of a hole to leave to other memory: most_units, at most a quarter of all
+ * addresses. */
 static uint64_t beside_units(struct flw_heap *heap, uint64_t most_units)
 {
     uint64_t units = 0;

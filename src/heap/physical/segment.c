@@ -7,7 +7,7 @@
 #include "heap/physical/place.h"
 #include "heap/space/run.h"
 
-/* lock. Is a segment idle as a whole, or withheld? */
+/* True if a segment is idle as a whole, or withheld. Heap lock held. */
 static bool is_idle_segment(const struct flw_heap *heap, const struct flw_segment *segment)
 {
     const struct flw_span *run = segment->edge->u.run.right;
@@ -17,7 +17,7 @@ static bool is_idle_segment(const struct flw_heap *heap, const struct flw_segmen
            flw_run_is_idle_until(heap, run, segment->begin_unit + (uint64_t)segment->unit_count);
 }
 
-/* lock. The next one from where the last look ended; NULL. */
+/* Return the next idle segment after the last search; NULL: none. Heap lock held. */
 static struct flw_segment *next_idle_segment(struct flw_heap *heap)
 {
     struct flw_segment *segment = heap->segments.next_to_release;
@@ -28,7 +28,8 @@ static struct flw_segment *next_idle_segment(struct flw_heap *heap)
     return segment;
 }
 
-/* lock. Take the run of an idle segment out of its index. Returns NULL if host memory runs out. */
+/* Take the run of an idle segment out of its index. Returns NULL if host memory runs out. Heap
+ * lock held. */
 static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct flw_segment *segment)
 {
     struct flw_span *run = segment->edge->u.run.right;
@@ -40,8 +41,9 @@ static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct fl
     return heap->mixed == NULL ? NULL : flw_run_cut_shared(heap, run, begin, end);
 }
 
-/* Driver calls. Release an unlinked segment (its one run is BUSY); return the bytes counted for it. If the
- * driver refuses, link the segment again with its run as free as before, and return 0. */
+/* Release an unlinked segment (its one run is BUSY); return the bytes counted for it. If the
+ * driver refuses, link the segment again with its run as free as before, and return 0. Makes
+ * driver calls. */
 static uint64_t give_segment_back(struct flw_heap *heap, struct flw_segment *segment,
                                   struct flw_span *run)
 {
@@ -73,7 +75,7 @@ uint64_t flw_segment_release_one(struct flw_heap *heap, uint64_t until_ns, bool 
     if (!has_any || (!*is_idle && !flw_heap_await_idle(heap, until_ns))) {
         return 0;
     }
-    *is_idle = until_ns != 0; /* other threads may have given work before the next release */
+    *is_idle = until_ns != 0; /* other threads may submit work before the next release */
     flw_lock_acquire(&heap->lock);
     while (run == NULL && (segment = next_idle_segment(heap)) != NULL) {
         heap->segments.next_to_release = segment->next;
@@ -95,8 +97,8 @@ bool flw_heap_has_idle_segment(struct flw_heap *heap)
     return has_any;
 }
 
-/* lock. The segment of a LIVE dedicated run, which is free memory from now on, set aside, and
- * unowned. */
+/* Turn a LIVE dedicated run into free, unowned memory that is set aside; return its segment. Heap
+ * lock held. */
 static struct flw_segment *withhold_dedicated(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_segment *segment = heap->segments.newest;

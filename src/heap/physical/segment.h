@@ -8,8 +8,9 @@
 
 #include "heap/state/state.h"
 
-/* calls. Release the next idle segment; return the bytes counted for it, or 0. Each segment is tried once until the
- * scan restarts (segments.next_to_release). *is_idle: the device was found idle, so no query is needed. */
+/* Release the next idle segment; return the bytes counted for it, or 0. Each segment is tried once
+ * until the scan restarts (segments.next_to_release). *is_idle: the device was found idle, so no
+ * query is needed. Makes driver calls. */
 uint64_t flw_segment_release_one(struct flw_heap *heap, uint64_t until_ns, bool *is_idle);
 
 #endif

@@ -11,16 +11,17 @@
 
 #define UNMAP_BATCH 64
 
-/* Each a run of whole handles, BUSY. */
+/* Runs of whole handles, each BUSY. */
 struct cuts {
     struct flw_span *runs[UNMAP_BATCH];
-    uint32_t first_handles[UNMAP_BATCH]; /* of each cut: how many handles the ones before it have */
-    bool
-        is_leftmost[UNMAP_BATCH]; /* read under the lock: other threads change a run's neighbours */
+    uint32_t first_handles[UNMAP_BATCH]; /* of each cut: number of handles of the cuts before
+                                             it */
+    bool is_leftmost[UNMAP_BATCH];       /* read under the lock: other threads change a run's
+                                      neighbours */
     uint32_t count, handle_count, whole_count;
-    uint64_t bytes, given_bytes; /* given: went back to the driver at once */
+    uint64_t bytes, given_bytes; /* given: released to the driver at once */
     bool in_turn;                /* each run gives one handle in turn */
-    bool is_refused; /* the driver did not unmap all of them: it is not asked for more now */
+    bool is_refused;             /* the driver did not unmap all: stop */
 };
 
 static void add_cut(struct cuts *cuts, struct flw_span *run, uint32_t handle_count)
@@ -33,8 +34,9 @@ static void add_cut(struct cuts *cuts, struct flw_span *run, uint32_t handle_cou
     cuts->handle_count += handle_count;
 }
 
-/* lock. Where a cut ends that begins with the handle. With several streams it takes those behind it along, as far as
- * they are wanted: one hole is of more use than many, and costs one cut. */
+/* Return the end of a cut that begins with the handle. With several streams it includes the
+ * following handles, as far as wanted: one hole is more useful than many, and costs one cut. Heap
+ * lock held. */
 static uint64_t cut_end(const struct flw_heap *heap, const struct flw_span *run,
                         const struct flw_handle *first, uint64_t want_bytes,
                         const struct cuts *cuts, uint32_t *out_count)
@@ -56,14 +58,14 @@ static uint64_t cut_end(const struct flw_heap *heap, const struct flw_span *run,
 
 static const struct flw_placement nowhere;
 
-/* What is unmapped is to be mapped beside these. */
+/* True if the growth will map memory beside this run. */
 static bool is_kept(const struct flw_placement *place, const struct flw_span *run)
 {
     return run == place->left || run == place->right;
 }
 
-/* lock. Cut handles out of the domain's memory, oldest first, until want_bytes are cut; last those that
- * serve one run each. */
+/* Cut handles out of the domain's memory, oldest first, until want_bytes are cut; handles that
+ * serve one run each come last. Heap lock held. */
 static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uint64_t want_bytes,
                      const struct flw_placement *place, struct cuts *cuts)
 {
@@ -76,11 +78,11 @@ static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uin
             uint32_t count;
             uint64_t end = cut_end(heap, run, handle, want_bytes - cuts->bytes, cuts, &count);
             struct flw_span *middle = flw_run_cut(heap, run, handle->begin_unit, end);
-            if (middle == NULL) { /* the run is back at the young end: it would be met for ever */
+            if (middle == NULL) { /* the run is at the young end again: the loop would not end */
                 return;
             }
             add_cut(cuts, middle, count);
-            /* What was cut off went back to the index at the young end: it is met again. */
+            /* The cut-off rest is in the index at the young end: the loop meets it again. */
             next = next != NULL ? next : domain->runs.oldest;
         }
         run = next;
@@ -92,7 +94,7 @@ static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uin
     }
 }
 
-/* lock. The same for handles that lie over idle memory of several owners. */
+/* The same for handles over idle memory of several owners. Heap lock held. */
 static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
 {
     struct flw_span *run = NULL; /* has the handle's first unit */
@@ -117,7 +119,8 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
     }
 }
 
-/* lock. What is withheld; unowned memory; where complete memory keeps its owner, then theirs. */
+/* Plan cuts of withheld memory, then unowned memory, then, if complete memory keeps its owner, the
+ * owners'. Heap lock held. */
 static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, const struct flw_placement *place,
                       struct cuts *cuts)
 {
@@ -133,8 +136,8 @@ static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, const struct f
     }
 }
 
-/* In a driver section. The handle is in no list; one that the driver does not take back is idle, exported
- * or not. What was released. */
+/* Release a handle that is in no list; if the driver refuses, it is idle, exported or not. Returns
+ * the bytes released. In a driver section. */
 static uint64_t release_handle(struct flw_heap *heap, struct flw_handle *handle)
 {
     uint64_t bytes = flw_handle_bytes(handle);
@@ -160,7 +163,8 @@ static uint64_t release_handle(struct flw_heap *heap, struct flw_handle *handle)
 
 /* ---- unmapping */
 
-/* The cuts' places in `runs`, by address: they are made by age, which is the order of all else. */
+/* Sort the places of the cuts in `runs` by address. They are made by age, the order of everything
+ * else. */
 static void sort_cuts(const struct cuts *cuts, uint32_t order[UNMAP_BATCH])
 {
     for (uint32_t i = 0; i < cuts->count; i++) {
@@ -192,7 +196,7 @@ static void unmap_row(struct flw_heap *heap, struct row_of_cuts *at, bool is_unm
     at->row.count = 0;
 }
 
-/* In a driver section. is_unmapped[i]: of handle i, as the cuts have them. */
+/* Set is_unmapped[i] for handle i of the cuts. In a driver section. */
 static void unmap_rows(struct flw_heap *heap, const struct cuts *cuts,
                        bool is_unmapped[UNMAP_BATCH])
 {
@@ -218,9 +222,9 @@ static void unmap_rows(struct flw_heap *heap, const struct cuts *cuts,
     unmap_row(heap, &at, is_unmapped);
 }
 
-/* lock. The handles of a cut that were unmapped leave it. What was exported goes back to the driver, and so does the
- * handle of a dedicated run, whose size nothing else wants, unless the driver may make no other: these are added
- * to *given. All else is idle. */
+/* Remove unmapped handles from a cut. Exported ones are released, and so is the handle of a
+ * dedicated run, whose size no other run wants, unless the driver may create no other: these are
+ * added to *given. All others are idle. Heap lock held. */
 static uint64_t detach_unmapped(struct flw_heap *heap, const struct flw_span *run,
                                 const bool *is_unmapped, struct flw_handle **given)
 {
@@ -245,8 +249,9 @@ static uint64_t detach_unmapped(struct flw_heap *heap, const struct flw_span *ru
     return done_bytes;
 }
 
-/* lock. Of a cut what the driver refused to unmap is as free as before, all else is address space. Without host memory
- * for a header between the two all behind it stays set aside until the pool goes. */
+/* Make the part of a cut that the driver refused to unmap free as before, and the rest address
+ * space. If host memory for a header between them runs out, everything behind stays set aside
+ * until the pool ends. Heap lock held. */
 static void put_back_refused(struct flw_heap *heap, struct flw_span *run)
 {
     while (run != NULL) {
@@ -267,7 +272,7 @@ static void put_back_refused(struct flw_heap *heap, struct flw_span *run)
     }
 }
 
-/* In a driver section. What was unmapped. */
+/* Return the bytes unmapped. In a driver section. */
 static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
 {
     bool is_unmapped[UNMAP_BATCH] = {false};
@@ -298,15 +303,15 @@ static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
     return done_bytes;
 }
 
-/* So many bytes, or, with a request, what a growth by it still lacks. */
+/* A number of bytes or, with a request, what a growth by it still lacks. */
 struct wish {
     uint64_t bytes;
     const struct flw_grow_request *request;
     bool in_turn;
 };
 
-/* lock. What the wish needs unmapped yet, given back being as good as idle; *place: beside which it will be mapped, if
- * that is known. */
+/* Return the bytes still to be unmapped for the goal, counting released ones as idle; *place:
+ * where memory will be mapped, if known. Heap lock held. */
 static uint64_t missing_bytes(const struct flw_heap *heap, const struct wish *wish,
                               uint64_t done_bytes, uint64_t given_bytes,
                               struct flw_placement *place)
@@ -322,7 +327,7 @@ static uint64_t missing_bytes(const struct flw_heap *heap, const struct wish *wi
     return lacks - flw_min(lacks, has);
 }
 
-/* *whole_count: of dedicated runs; *given_bytes: of what was unmapped, went back to the driver at
+/* *whole_count: dedicated runs; *given_bytes: the part of the unmapped bytes that was released at
  * once. */
 static uint64_t unmap_idle(struct flw_heap *heap, const struct wish *wish, uint32_t *whole_count,
                            uint64_t *given_bytes)
@@ -335,7 +340,7 @@ static uint64_t unmap_idle(struct flw_heap *heap, const struct wish *wish, uint3
     if (!heap->source.ops->remaps || !flw_heap_enter_mode(heap, &section)) {
         return 0;
     }
-    /* Where a batch has room for more there was no more. */
+    /* A batch with room left means that there was no more. */
     while (cuts.handle_count == UNMAP_BATCH && !cuts.is_refused) {
         struct flw_placement place;
         flw_lock_acquire(&heap->lock);
@@ -370,7 +375,7 @@ uint64_t flw_heap_unmap_for(struct flw_heap *heap, const struct flw_grow_request
     return unmap_wish(heap, &(struct wish){.request = request});
 }
 
-/* lock. After a sleep: nothing is mapped there. */
+/* After a sleep: nothing is mapped there. Heap lock held. */
 static void forget_handles(struct flw_heap *heap, const struct flw_span *run)
 {
     for (uint64_t unit = flw_run_begin(run); unit < flw_run_end(run);) {
@@ -407,8 +412,8 @@ void flw_heap_forget_idle(struct flw_heap *heap)
 
 /* ---- the end of a growable block */
 
-/* lock. Split off the units of the block's last handle as a BUSY run. NULL: part of that handle is in the first
- * keep_units, the handle is exported, or host memory ran out. */
+/* Split off the units of the block's last handle as a BUSY run. NULL: part of that handle is in
+ * the first keep_units, the handle is exported, or host memory ran out. Heap lock held. */
 static struct flw_span *cut_last(struct flw_heap *heap, struct flw_span *block, uint64_t keep_units)
 {
     struct flw_handle *last = flw_handle_at_unit(heap, flw_run_end(block) - 1);
@@ -424,7 +429,7 @@ static struct flw_span *cut_last(struct flw_heap *heap, struct flw_span *block, 
     return run;
 }
 
-/* lock. Return the run to the tail if the handle was unmapped, otherwise to the block. */
+/* Return the run to the tail if the handle was unmapped, otherwise to the block. Heap lock held. */
 static void put_back_last(struct flw_heap *heap, struct flw_growable *growable,
                           struct flw_span *run, bool is_unmapped)
 {
@@ -466,10 +471,10 @@ uint64_t flw_growable_cut(struct flw_heap *heap, struct flw_growable *growable, 
     return done_bytes;
 }
 
-/* ---- what was exported */
+/* ---- exported handles */
 
-/* lock. One that was exported and that the driver did not take back when it was unmapped, out of the
- * list. NULL: none. */
+/* Take an exported handle that the driver refused when it was unmapped out of the list. NULL:
+ * none. Heap lock held. */
 static struct flw_handle *take_idle_exported(struct flw_heap *heap)
 {
     struct flw_handle *handle = heap->idle_handles;
@@ -512,7 +517,7 @@ void flw_heap_release_exported(struct flw_heap *heap)
     flw_heap_leave_driver(heap, &section);
 }
 
-/* What was released; 0: nothing idle. */
+/* Return the bytes released; 0: nothing idle. */
 static uint64_t release_one_handle(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the physical side of a sleep: every mapping goes, then every handle; runs, spans and pages
- * stay as they are, so that addresses do. Each step has its way back until the first handle is given
- * up; where the driver refuses that, too, the heap is asleep and keeps what it has, contents too. Which
- * handle is mapped is known of each. Does not: save contents, or know who is inside; the pool does
+ * Owns: the physical side of a sleep: every mapping is removed, then every handle; runs, spans,
+ * pages and hence addresses stay. Each step can be undone until the first handle is released; if
+ * the driver refuses that too, the heap is asleep and keeps its memory and contents. Each handle
+ * records whether it is mapped. Does not: save contents, or wait for calls; the pool does
  * (pool/extensions/sleep).
  *
- * The pages' handles are walked without the lock: whoever would change them is kept out meanwhile. A
- * handle's id is read by look-ups, so it changes under the lock.
- */
+ * The pages' handles are walked without the lock: threads that would change them are kept out
+ * meanwhile. Lookups read a handle's id, so it changes under the lock. */
 #include "heap/physical/physical.h"
 
 #include "heap/order/sync.h"
 #include "heap/physical/handle.h"
 
-/* The next handle of those that a sleep takes. */
+/* Return the next handle that a sleep releases. */
 static struct flw_handle *next_private(const struct flw_heap *heap, struct flw_handle_walk *walk)
 {
     struct flw_handle *handle = flw_handle_next(heap, walk);
@@ -36,7 +35,7 @@ static void set_id(struct flw_heap *heap, struct flw_handle *handle, uint64_t id
     flw_lock_release(&heap->lock);
 }
 
-/* What stops a step: the call and its answer. */
+/* The call that stopped a step, and its result. */
 struct stop {
     CUresult result;
     const char *call;
@@ -52,7 +51,7 @@ static fallow_status status_of(struct flw_heap *heap, const struct stop *stop)
 
 /* ---- mappings */
 
-/* Every private handle accessible, in stretches without a gap. */
+/* Set access on every private handle, in ranges without a gap. */
 static struct stop open_all(struct flw_heap *heap)
 {
     struct flw_handle_walk walk = {NULL, 0};
@@ -73,7 +72,7 @@ static struct stop open_all(struct flw_heap *heap)
     return (struct stop){result, "cuMemSetAccess"};
 }
 
-/* Map what is not mapped, in order, and make all of it accessible. */
+/* Map unmapped handles, in order, and set access on all. */
 static struct stop map_all(struct flw_heap *heap)
 {
     struct flw_handle_walk walk = {NULL, 0};
@@ -90,7 +89,7 @@ static struct stop map_all(struct flw_heap *heap)
     return open_all(heap);
 }
 
-/* The next mapped one, with what is exported or without. */
+/* Return the next mapped handle, with exported ones or without. */
 static struct flw_handle *next_mapped(const struct flw_heap *heap, bool with_exported,
                                       struct flw_handle_walk *walk)
 {
@@ -126,7 +125,7 @@ CUresult flw_heap_unmap_all(struct flw_heap *heap, bool with_exported, bool goes
     return last;
 }
 
-/* `goes_on`: past what the driver refuses, which stays mapped. */
+/* `goes_on`: skip handles that the driver refuses, which stay mapped. */
 static struct stop unmap_all(struct flw_heap *heap, bool goes_on)
 {
     struct stop stop = {flw_heap_unmap_all(heap, false, goes_on), "cuMemUnmap"};
@@ -136,8 +135,9 @@ static struct stop unmap_all(struct flw_heap *heap, bool goes_on)
 
 /* ---- handles */
 
-/* Give up what is not mapped. One that the driver keeps stays created, to be mapped again by the next wake;
- * but if it is the first, nothing has happened yet, and one who `goes_back` does so. */
+/* Release unmapped handles. One that the driver keeps stays created, to be mapped by the next
+ * wake; if it is the first, nothing has happened yet, and a caller with `goes_back` undoes the
+ * sleep. */
 static struct stop release_all(struct flw_heap *heap, bool fresh_only, bool goes_back)
 {
     struct stop stop = no_stop;
@@ -166,7 +166,7 @@ static struct stop release_all(struct flw_heap *heap, bool fresh_only, bool goes
     return no_stop;
 }
 
-/* They hold nothing: one that the driver keeps is idle as before. */
+/* Release idle handles, which hold nothing: one that the driver keeps stays idle. */
 static void release_idle(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
@@ -209,9 +209,9 @@ static struct stop create_all(struct flw_heap *heap)
     return no_stop;
 }
 
-/* ---- the two ways */
+/* ---- sleep and wake */
 
-/* Sum up the handles that are not created. */
+/* Return the bytes of handles that are not created. */
 static uint64_t uncreated_bytes(const struct flw_heap *heap)
 {
     struct flw_handle_walk walk = {NULL, 0};
@@ -241,12 +241,12 @@ static void set_asleep(struct flw_heap *heap, bool is_asleep)
     note_asleep(heap);
 }
 
-/* Awake as before; where the driver refuses that, too, asleep with all that was there. */
+/* Return to the awake state; if the driver refuses, stay asleep with everything. */
 static fallow_status go_back(struct flw_heap *heap)
 {
     struct stop stop = map_all(heap);
     if (status_of(heap, &stop) == FALLOW_OK) {
-        return FALLOW_DRIVER; /* no memory was asked for */
+        return FALLOW_DRIVER; /* no memory was requested */
     }
     (void)unmap_all(heap, true);
     set_asleep(heap, true);
@@ -282,7 +282,7 @@ fallow_status flw_heap_sleep(struct flw_heap *heap)
     return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : status;
 }
 
-/* Asleep as before the wake, with what is mapped and cannot be unmapped. */
+/* Stay asleep as before the wake, with mappings that cannot be unmapped. */
 static void sleep_on(struct flw_heap *heap)
 {
     (void)unmap_all(heap, true);
@@ -290,7 +290,7 @@ static void sleep_on(struct flw_heap *heap)
     note_asleep(heap);
 }
 
-/* How much more than the device has free the handles need that could not be created. */
+/* Return how much the handles that could not be created exceed the device's free memory. */
 static uint64_t missing_bytes(struct flw_heap *heap)
 {
     size_t free_bytes = 0, total_bytes = 0;
@@ -353,14 +353,14 @@ fallow_status flw_heap_end_wake(struct flw_heap *heap, bool is_awake)
     return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
 }
 
-/* ---- all that is mapped */
+/* ---- all mapped memory */
 
 CUresult flw_heap_each_stretch(struct flw_heap *heap, flw_heap_stretch_function set,
                                flw_heap_stretch_function undo, const void *context)
 {
     CUresult result = CUDA_SUCCESS;
     struct flw_handle_walk walk = {NULL, 0}, again = {NULL, 0};
-    uint64_t done = 0; /* handles */
+    uint64_t done = 0; /* number of handles */
     for (struct flw_handle *handle;
          result == CUDA_SUCCESS && (handle = flw_handle_next(heap, &walk)) != NULL;) {
         if (handle->is_mapped) {

@@ -2,8 +2,8 @@
 #include "heap/space/deferred.h"
 #include "base/mutant.h"
 
-/* Take the current point of the next few domains. A newer point than the one that
- * we had no room to store is conservative: waiting for it covers the old one too. */
+/* Read the current point of the next few domains. A newer point than the one without room is
+ * conservative: waiting for it covers the old one too. */
 static void sweep(struct flw_heap *heap, struct flw_deferred *deferred)
 {
     uint32_t room = sizeof deferred->points / sizeof *deferred->points;
@@ -34,8 +34,8 @@ static void drop_complete_points(const struct flw_heap *heap, struct flw_deferre
     }
 }
 
-/* What it waits for next; false: nothing. The queue of FLW_UNOWNED is for what no sequence number
- * tells: it is looked through every time. */
+/* Find what it waits for next; false: nothing. The queue of FLW_UNOWNED is for frees without a
+ * sequence number and is searched every time. */
 static bool find_await(struct flw_heap *heap, struct flw_deferred *deferred)
 {
     drop_complete_points(heap, deferred);
@@ -51,8 +51,8 @@ static bool find_await(struct flw_heap *heap, struct flw_deferred *deferred)
     if (deferred->needs_context_sync) {
         return true;
     }
-    /* Its own stream orders the rest, unless that is gone: then what the stream had been given by
-     * the time of the free must be complete too. */
+    /* Its own stream orders the rest. If that is gone, its work up to the free must be complete
+     * too. */
     const struct flw_domain *own = heap->domains[deferred->domain];
     bool is_ordered = deferred->domain == FLW_UNOWNED || own->is_known ||
                       deferred->own_seq <= own->completed || FLW_MUTANT(HELD_BLOCK_FORGETS_STREAM);
@@ -62,7 +62,7 @@ static bool find_await(struct flw_heap *heap, struct flw_deferred *deferred)
     return !is_ordered;
 }
 
-/* Sequence numbers ascend in a queue; nearly always the newest comes last. */
+/* Sequence numbers ascend in a queue; usually the newest is last. */
 static void enqueue(struct flw_heap *heap, struct flw_deferred *deferred)
 {
     struct flw_domain *domain = heap->domains[deferred->awaits.domain];
@@ -92,7 +92,7 @@ bool flw_heap_await_deferred(struct flw_heap *heap, struct flw_deferred *deferre
 void flw_heap_queue_deferred(struct flw_heap *heap, struct flw_deferred *deferred)
 {
     (void)find_await(heap, deferred);
-    enqueue(heap, deferred); /* what waits for nothing waits to be looked at */
+    enqueue(heap, deferred); /* frees that wait for nothing wait to be checked */
 }
 
 void flw_heap_defer_run(struct flw_heap *heap, struct flw_deferred *deferred, struct flw_span *run)

@@ -10,7 +10,7 @@ void flw_run_open_stretch(struct flw_span *edge, struct flw_span *run)
     run->u.run.left = run->u.run.right = edge;
 }
 
-/* `run` lies in no stretch: it is put where `right` begins. */
+/* Link `run`, which has no neighbours, before `right`, at right's begin. */
 static inline void link_before(struct flw_span *run, struct flw_span *right)
 {
     struct flw_span *left = right->u.run.left;
@@ -28,7 +28,7 @@ void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run)
     flw_slot_set_word(slot, heap->map.base + run->base);
 }
 
-/* Of a FREE run; of a DEDICATED one. */
+/* Return the index of a FREE run, or of a DEDICATED one. */
 static struct flw_run_index *index_of(const struct flw_heap *heap, const struct flw_span *run)
 {
     return &heap->domains[run->u.run.owner]->runs;
@@ -86,14 +86,14 @@ static inline bool may_join(const struct flw_heap *heap, const struct flw_span *
         FLW_MUTANT(JOIN_ACROSS_OWNERS)) {
         return true;
     }
-    /* With one stream unowned memory and its own are the same to it: keeping them apart only
-     * splinters. */
+    /* A single stream may use unowned memory like its own; keeping them apart only
+     * fragments both. */
     return heap->absorbs_unowned && neighbour->u.run.owner == FLW_UNOWNED &&
            flw_domain_is_stream(heap->domains[run->u.run.owner]);
 }
 
-/* Join the right neighbour. True if the neighbour had another owner, so that the run may now be beside another run of
- * its owner. */
+/* Join the right neighbour. True if the neighbour had another owner, so that the run may now be
+ * beside another run of its owner. */
 static inline bool join_right(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_span *right = run->u.run.right;
@@ -135,8 +135,8 @@ static inline bool is_alike(const struct flw_run_part *run, const struct flw_run
     return other->state == FLW_RUN_FREE && other->owner == run->owner && other->seq == run->seq;
 }
 
-/* A free run goes into its owner's index with its neighbours. One that has the same number keeps
- * its place by age and only changes its size; anything else is the general join's. */
+/* Put a free run into its owner's index, joined with its neighbours. A neighbour with the same
+ * number keeps its place by age and only changes its size; all other cases use the general join. */
 static FLW_INLINE void index_joined(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_run_part *part = &run->u.run;
@@ -165,7 +165,7 @@ static FLW_INLINE void index_joined(struct flw_heap *heap, struct flw_span *run)
     }
 }
 
-/* One that is never cut; in context order it is alone in its stretch. */
+/* Index a run that is never cut; in context order it is alone in its range. */
 static FLW_NOINLINE void index_dedicated(struct flw_heap *heap, struct flw_span *run)
 {
     bool is_of_handle = heap->dedicated == NULL;
@@ -179,12 +179,11 @@ static FLW_INLINE void put_run_at_point(struct flw_heap *heap, struct flw_domain
     struct flw_run_part *part = &run->u.run;
     FLW_ASSERT(part->state != FLW_RUN_FREE && part->state != FLW_RUN_DEDICATED);
     uint32_t owner = domain->index;
-    if (seq <= domain->completed && !flw_domain_keeps(heap, domain)) { /* what is unowned already,
-                                                                          too */
+    if (seq <= domain->completed && !flw_domain_keeps(heap, domain)) { /* unowned already */
         owner = flw_run_is_dedicated(run) && heap->dedicated != NULL ? heap->dedicated->index
                                                                      : FLW_UNOWNED;
         seq = 0;
-    } else if (seq == domain->seq) { /* an open point: the next fence is wanted */
+    } else if (seq == domain->seq) { /* an open point: the next fence is needed */
         atomic_fetch_add_explicit(&domain->unfenced_bytes, flw_run_bytes(run),
                                   memory_order_relaxed);
         flw_domain_owe(heap, domain);
@@ -237,7 +236,7 @@ void flw_heap_put_run_sets(struct flw_heap *heap, struct flw_domain *domain,
     }
 }
 
-/* The tighter of one's own, if there is one, and unowned. */
+/* Return the tighter of the domain's own run, if there is one, and the unowned run. */
 static FLW_NOINLINE struct flw_span *find_unowned(const struct flw_heap *heap, struct flw_span *own,
                                                   uint32_t unit_count, uint32_t align_units)
 {
@@ -253,7 +252,7 @@ static FLW_NOINLINE struct flw_span *find_unowned(const struct flw_heap *heap, s
     return is_own ? own : other;
 }
 
-/* Exact fit of one's own, else the tighter of own and unowned. */
+/* Return an exact fit of the domain's own, otherwise the tighter of own and unowned. */
 static FLW_INLINE struct flw_span *find_run(const struct flw_heap *heap,
                                             const struct flw_domain *domain, uint32_t unit_count,
                                             uint32_t align_units)
@@ -271,8 +270,8 @@ static FLW_INLINE struct flw_span *find_run(const struct flw_heap *heap,
     return has_unowned ? find_unowned(heap, own, unit_count, align_units) : own;
 }
 
-/* Leave the first `skip` units of an indexed run where they are; the rest, indexed at the same age.
- * NULL: host memory. */
+/* Leave the first `skip` units of an indexed run; return the rest, indexed at the same age. NULL:
+ * no host memory. */
 static FLW_NOINLINE struct flw_span *skip_units(struct flw_heap *heap, struct flw_span *run,
                                                 uint32_t skip)
 {
@@ -289,7 +288,7 @@ static FLW_NOINLINE struct flw_span *skip_units(struct flw_heap *heap, struct fl
     return rest;
 }
 
-/* Cut the first units out of an indexed run, LIVE; what remains stays indexed, at its age. */
+/* Cut the first units out of an indexed run, LIVE; the rest stays indexed, at its age. */
 static FLW_INLINE struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *run,
                                            uint32_t unit_count)
 {
@@ -323,7 +322,7 @@ static FLW_NOINLINE struct flw_span *cut_behind(struct flw_heap *heap, struct fl
 {
     struct flw_span *rest = skip > 0 ? skip_units(heap, run, skip) : run;
     struct flw_span *cut = rest != NULL ? cut_run(heap, rest, unit_count) : NULL;
-    if (cut == NULL && rest != NULL && rest != run) { /* host memory: one run again */
+    if (cut == NULL && rest != NULL && rest != run) { /* no host memory: one run again */
         flw_run_index_remove(index_of(heap, rest), rest);
         flw_run_index_resize(index_of(heap, run), run, run->u.run.begin_unit,
                              skip + rest->u.run.unit_count);
@@ -340,7 +339,7 @@ static FLW_NOINLINE struct flw_span *cut_aligned(struct flw_heap *heap, struct f
     return cut_behind(heap, run, skip, unit_count);
 }
 
-/* A run that was cut is allocated. */
+/* Allocate a run that was cut. */
 static FLW_INLINE struct flw_span *arm(struct flw_heap *heap, struct flw_span *run)
 {
     if (run == NULL) {
@@ -359,12 +358,12 @@ static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_s
                                                    : cut_run(heap, run, unit_count));
 }
 
-/* ---- runs that are all of one handle */
+/* ---- runs that fill a handle */
 
-/* A handle that serves such a run serves no other run: a small block in the rest would keep all of the handle in place,
- * and nothing that moves could use the handle. So the handle is as large as the run, and little may be over when it is
- * allocated again. To get anything else, the caller releases it and creates smaller handles. A segment may be an eighth
- * larger: replacing a segment waits for the device. */
+/* A handle that serves such a run serves no other: a small block in the rest would keep the whole
+ * handle in place, and moves could not use it. So the handle is as large as the run, with little
+ * left over in later allocations. For anything else, the caller releases the handle and creates
+ * smaller ones. A segment may be an eighth larger: replacing a segment waits for the device. */
 static uint32_t most_dedicated_units(const struct flw_heap *heap, uint32_t unit_count)
 {
     return heap->source.ops->remaps ? unit_count + unit_count / 64
@@ -424,7 +423,7 @@ struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *dom
     struct flw_span *run = find_run(heap, domain, unit_count, align_units);
     if (FLW_UNLIKELY(run == NULL && unit_count >= heap->first_dedicated_units)) {
         return take_dedicated(heap, domain, unit_count,
-                              align_units); /* from before dedicated_units rose */
+                              align_units); /* created before dedicated_units rose */
     }
     return run != NULL ? take_from(heap, run, unit_count, align_units) : NULL;
 }
@@ -451,7 +450,7 @@ struct flw_span *flw_heap_take_dedicated(struct flw_heap *heap, uint32_t unit_co
     return run;
 }
 
-/* As flw_heap_put_run, for a run that has no neighbours. */
+/* As flw_heap_put_run, for a run without neighbours. */
 void flw_heap_put_dedicated(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
 {
     struct flw_run_part *part = &run->u.run;

@@ -56,7 +56,8 @@ static void count_in(struct flw_heap *heap, struct flw_span *slab, uint32_t coun
     FLW_ASSERT(part->free_count <= part->slot_count);
 }
 
-/* The slab of the first of some slots, and how many of them from there on are its own: nearly always all. */
+/* Return the slab of the first of some slots, and how many of the following slots are in it:
+ * usually all. */
 static struct flw_span *slab_of(const struct flw_heap *heap, struct flw_slot *const *slots,
                                 uint32_t count, uint32_t *out_count)
 {
@@ -70,7 +71,8 @@ static struct flw_span *slab_of(const struct flw_heap *heap, struct flw_slot *co
     return slab;
 }
 
-/* The join: everything that ever left the slab must be complete before its memory is another's. */
+/* Join a point: everything ever freed from the slab must be complete before its memory changes
+ * owners. */
 static void join_point(const struct flw_heap *heap, struct flw_slab_part *slab,
                        struct flw_point point)
 {
@@ -92,7 +94,7 @@ static void join_point(const struct flw_heap *heap, struct flw_slab_part *slab,
     slab->points[at] = point;
 }
 
-/* ---- counting: what slabs know of batches */
+/* ---- counting: updating slabs with the slots of batches */
 
 static void hide(struct flw_heap *heap, struct flw_batch *batch)
 {
@@ -223,7 +225,7 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
                         struct flw_slot *const *slots, uint32_t count)
 {
     uint64_t seq = flw_domain_free_seq(domain);
-    if (seq <= domain->completed) { /* a retired stream that is done */
+    if (seq <= domain->completed) { /* a retired, complete stream */
         domain = heap->domains[FLW_UNOWNED];
     }
     struct flw_batch_list *list = &domain->batches[class_index];
@@ -233,8 +235,7 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
             batch->seq != seq || batch->domain != domain->index) {
             batch = flw_heap_new_batch(heap);
             if (batch == NULL) {
-                return; /* the slots stay unused until the pool goes: memory is lost, nothing breaks
-                         */
+                return; /* the slots stay unused until the pool ends: lost memory, no error */
             }
             batch->seq = seq - FLW_MUTANT(SLOTS_MARKED_EARLY);
             batch->domain = domain->index;
@@ -250,7 +251,7 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
     flw_domain_want_fence(heap, domain, count * flw_class_bytes(class_index));
 }
 
-/* The largest step of a slab of at most so many units, the smallest having `units`. */
+/* Return the largest step of a slab of at most so many units, the smallest having `units`. */
 static unsigned step_within(uint32_t units, uint64_t most_units)
 {
     return most_units < 2 * (uint64_t)units
@@ -261,7 +262,7 @@ static unsigned step_within(uint32_t units, uint64_t most_units)
 static unsigned slab_step(const struct flw_domain *domain, unsigned class_index, uint32_t units,
                           uint64_t most_units)
 {
-    /* A quarter of what it has already. */
+    /* A quarter of the domain's present memory of the class. */
     uint64_t usual = (uint64_t)units * (domain->slab_count[class_index] / 4);
     uint64_t many = FLW_SLAB_MANY_SLOTS * flw_class_bytes(class_index) / FLW_UNIT_BYTES;
     uint64_t more = flw_min(flw_min(most_units, many), domain->slab_units[class_index] / 256);
@@ -295,7 +296,7 @@ struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain
 
 /* ---- slabs of a small pool */
 
-/* Of two runs: the one behind a slab on the same page, else the lower. */
+/* The better of two runs: the one behind a slab on the same page, otherwise the lower one. */
 struct crowd {
     struct flw_span *run;
     bool is_behind_slab;
@@ -331,7 +332,7 @@ struct flw_span *flw_heap_take_crowded(struct flw_heap *heap, struct flw_domain 
     return best.run != NULL ? flw_heap_take_from(heap, best.run, unit_count, 1) : NULL;
 }
 
-/* ---- slabs as such */
+/* ---- creating and releasing slabs */
 
 /* Atomic: a free of any pointer may read it. */
 static void set_bin(const struct flw_heap *heap, struct flw_span *slab, unsigned class_index)
@@ -348,7 +349,7 @@ void flw_heap_open_slab(const struct flw_heap *heap, struct flw_span *slab)
 void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, struct flw_batch *batch)
 {
     uint64_t seq = flw_domain_free_seq(domain);
-    if (seq <= domain->completed) { /* a retired stream that is done */
+    if (seq <= domain->completed) { /* a retired, complete stream */
         domain = heap->domains[FLW_UNOWNED];
     }
     batch->seq = seq;
@@ -383,7 +384,7 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
     part->run = run;
     part->capture = (uint16_t)domain->capture;
     part->domain = domain->index;
-    /* The run may come from the domain's own memory: then its point joins from the start. */
+    /* The run may be the domain's own memory: then its point joins from the start. */
     part->points[0] = (struct flw_point){.domain = domain->index, .seq = run->u.run.seq};
     part->point_count = run->u.run.seq > domain->completed;
     slab->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
@@ -405,7 +406,7 @@ static bool is_empty(const struct flw_span *slab)
     return slab->u.slab.free_count == slab->u.slab.slot_count;
 }
 
-/* Drop the slots of empty slabs from a list of their class. */
+/* Remove the slots of empty slabs from a list of their class. */
 static void filter_list(struct flw_heap *heap, struct flw_batch_list *list)
 {
     for (struct flw_batch *batch = list->head, *next; batch != NULL; batch = next) {
@@ -441,8 +442,8 @@ static void forget_slots(struct flw_heap *heap, struct flw_span *slab)
     unlist_empty(&heap->slabs, slab);
 }
 
-/* Whose memory the empty slabs of a class are, where complete memory keeps its owner: their slots lie
- * in lists, what is uncarved is the maker's. */
+/* Find the owners of the empty slabs of a class, if complete memory keeps its owner: lists have
+ * their slots, and uncarved slots are the creator's. */
 static void note_owners(struct flw_heap *heap, unsigned class_index)
 {
     struct flw_span *slab = heap->slabs.empty[class_index];
@@ -468,7 +469,7 @@ static uint32_t owner_of(const struct flw_heap *heap, const struct flw_slab_part
                                     : FLW_UNOWNED;
 }
 
-/* What waits for several domains waits for a fence of each. */
+/* Memory that waits for several domains needs a fence of each. */
 static void want_fences(struct flw_heap *heap, const struct flw_slab_part *part)
 {
     for (uint32_t i = 0; i < part->point_count; i++) {
@@ -481,7 +482,7 @@ static void want_fences(struct flw_heap *heap, const struct flw_slab_part *part)
     }
 }
 
-/* The slab's run becomes free memory: of one domain, unowned, or deferred on several. */
+/* Make the slab's run free memory: of one domain, unowned, or deferred on several. */
 static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
 {
     struct flw_slab_part *part = &slab->u.slab;
@@ -540,8 +541,8 @@ static bool release_class(struct flw_heap *heap, unsigned class_index)
     return any;
 }
 
-/* The slots of empty slabs are in no list any more. Cost: the domains that hold batches, and their lists of the classes
- * that have such slabs. */
+/* Remove the slots of empty slabs from all lists. Cost: the domains with batches, and their lists
+ * of the classes with such slabs. */
 static void filter_lists(struct flw_heap *heap)
 {
     struct flw_domain_set *holders = &heap->slabs.holders;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the batch, a handful of free slots of one class that left a thread cache together and share
- * a point, and the list of batches of one class. Does not: know who owns a list. Synchronization:
- * the heap lock.
- */
+ * Owns: the batch, some free slots of one class that left a thread cache together and share a
+ * point, and the list of batches of one class. Does not: record the owner of a list.
+ * Synchronization: the heap lock. */
 #ifndef FLW_HEAP_STATE_BATCH_H
 #define FLW_HEAP_STATE_BATCH_H
 
@@ -11,15 +10,16 @@
 
 #define FLW_BATCH_SLOTS 64
 
-/* A batch changes hands as it is: a put or a take of one looks at none of its slots, whose words
- * are in another core's cache. Slabs count the slots of a batch, and join its point, only when
- * somebody looks for empty slabs; until then it is *uncounted* and in the heap's list of those. */
+/* A batch changes owners as a whole: putting or taking one reads none of its slots, whose words
+ * are in another core's cache. Slabs count the slots of a batch, and join its point, only when a
+ * caller searches for empty slabs; until then the batch is *uncounted* and in the heap's list of
+ * those. */
 struct flw_batch {
     struct flw_batch *next, *prev; /* head of a list: newest number */
     struct flw_batch *uncounted_next, *uncounted_prev;
     uint64_t seq;    /* of `domain` */
-    uint32_t domain; /* the owner, or in a list of unowned ones the last one: its point is
-                        complete */
+    uint32_t domain; /* the owner; in a list of unowned batches the previous owner, whose point
+                         is complete */
     uint32_t count;
     uint32_t class_index;
     bool is_counted;

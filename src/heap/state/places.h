@@ -23,11 +23,11 @@ struct flw_places {
     struct flw_meta meta;       /* the places, then the chains; written sparsely */
     struct flw_domain **chains; /* tracked streams by handle, linked by next_place */
     struct flw_domain *free;    /* linked by next_place */
-    uint32_t donor; /* the first of those among which the last one was (pool/ladder/steal.c) */
+    uint32_t donor; /* the first of those with the previous donor (pool/ladder/steal.c) */
     uint32_t named; /* index of the last domain that had its turn (flw_domain_begin_naming_next) */
 };
 
-/* False: host memory. Tables that were never made may be finished. */
+/* False: no host memory. Tables that were never created may be finished. */
 static inline bool flw_places_init(struct flw_places *places, struct flw_domain ***out_domains)
 {
     if (!flw_meta_reserve(&places->meta, FLW_PLACES_BYTES) || !flw_meta_open(&places->meta)) {
@@ -44,8 +44,8 @@ static inline void flw_places_finish(struct flw_places *places)
     *places = (struct flw_places){.free = NULL};
 }
 
-/* The chain of a handle: that of NULL for all names of the legacy stream. CU_STREAM_PER_THREAD is another stream in
- * each thread. */
+/* Return the chain of a handle: that of NULL for all names of the legacy stream.
+ * CU_STREAM_PER_THREAD is another stream in each thread. */
 static inline struct flw_domain **flw_places_chain(const struct flw_places *places, CUstream stream,
                                                    uintptr_t thread)
 {
@@ -73,7 +73,7 @@ static inline void flw_places_forget_stream(struct flw_places *places, struct fl
     *link = domain->next_place;
 }
 
-/* All points that name the place are complete. */
+/* Free a place; all points with this place are complete. */
 static inline void flw_places_vacate(struct flw_places *places, struct flw_domain *domain)
 {
     domain->ops = NULL;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a heap remembers of a growth that the driver refused. Does not: call the driver, or know of
- * memory that it has not.
+ * Owns: the record of a growth that the driver refused. Does not: call the driver.
  *
- * A refusal usually lasts (a permission, a kind of machine), and asking again costs every request
- * driver calls. So a growth like the refused one backs off: 0 growths go without asking after the
- * first refusal, then 1, 3, 7 and so on. A caller that would fail without an answer insists on one;
- * any other answer ends the back-off. Only where something has to go back to the driver before it
- * can be asked, and may not come again, such requests take their turn among the others.
- */
+ * A refusal usually lasts (a permission, a kind of machine), and repeating it would cost every
+ * request driver calls. So growths like the refused one back off: after the first refusal 0 of
+ * them are skipped, then 1, 3, 7 and so on. A caller that would fail otherwise insists on a call;
+ * any other result ends the back-off. Only if something must be released to the driver first, and
+ * may not be available again, does such a request take its turn with the others. */
 #ifndef FLW_HEAP_STATE_REFUSAL_H
 #define FLW_HEAP_STATE_REFUSAL_H
 
@@ -17,22 +15,22 @@
 
 #define FLW_REFUSAL_SPARES_MOST 1023
 
-/* Zero: none is remembered. Synchronization: the heap lock. */
+/* Zeros: nothing is recorded. Synchronization: the heap lock. */
 struct flw_refused_growth {
     bool is_refused;
-    uint64_t
-        bytes; /* of the smallest new handle or segment that was; 0: nothing is mapped either */
-    uint32_t spared; /* growths that went without since */
-    uint32_t spares; /* how many are to go without */
+    uint64_t bytes;  /* of the smallest refused handle or segment; 0: mappings are refused too */
+    uint32_t spared; /* growths skipped since */
+    uint32_t spares; /* growths to skip */
 };
 
-/* Is a new handle or segment of so many bytes (0: none, but what is at hand mapped) like what was refused? */
+/* True if the driver refused a request of this size or smaller. bytes == 0 means mapping existing
+ * handles. */
 static inline bool flw_refusal_covers(const struct flw_refused_growth *refused, uint64_t bytes)
 {
     return refused->is_refused && bytes >= refused->bytes;
 }
 
-/* The driver is not to be asked for it now. */
+/* True if the driver should not be called now; counts a skipped growth. */
 static inline bool flw_refusal_spares(struct flw_refused_growth *refused, uint64_t bytes)
 {
     bool is_spared = flw_refusal_covers(refused, bytes) && refused->spared < refused->spares;
@@ -40,7 +38,7 @@ static inline bool flw_refusal_spares(struct flw_refused_growth *refused, uint64
     return is_spared;
 }
 
-/* The driver refused it. A growth that insisted does not lengthen the back-off of the others. */
+/* Record a refusal. A growth that insisted does not lengthen the back-off of the others. */
 static inline void flw_refusal_note(struct flw_refused_growth *refused, uint64_t bytes,
                                     bool is_insisted)
 {
@@ -55,7 +53,7 @@ static inline void flw_refusal_note(struct flw_refused_growth *refused, uint64_t
     refused->is_refused = true;
 }
 
-/* The driver gave it, or had no memory for it. */
+/* End the back-off: the driver created memory, or had none. */
 static inline void flw_refusal_end(struct flw_refused_growth *refused, uint64_t bytes)
 {
     if (flw_refusal_covers(refused, bytes)) {

@@ -7,7 +7,7 @@ void flw_run_index_insert(struct flw_run_index *index, struct flw_span *run)
     struct flw_span *older = index->newest;
     flw_run_bin_link(index, run, flw_run_bin(part->unit_count));
     index->unit_count_total += part->unit_count;
-    /* Nearly always the newest: only memory freed with an old number walks. */
+    /* Usually the newest: only memory freed with an old number walks. */
     while (older != NULL && older->u.run.seq > part->seq) {
         older = older->u.run.age_prev;
     }

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the index of free runs of one owner: bins by unit count, sixteen a doubling, under two
- * levels of bitmaps (TLSF), and the runs in order of age. Does not: split, join or decide.
+ * Owns: the index of free runs of one owner: bins by unit count, sixteen per doubling, under two
+ * levels of bitmaps (TLSF), and the runs in order of age. Does not: split or join runs.
  * Synchronization: the heap lock.
  *
- * A bin below 16 units holds one exact count; above, sixteen bins a doubling. A search looks into
- * the request's own bin for the best fit, over at most FLW_BIN_SCAN runs, before it takes from the
- * next bin that is not empty: a measured 2.6-fold fewer moves than starting at the next bin.
+ * A bin below 16 units has one exact count; above, there are sixteen bins per doubling. A search
+ * takes the best fit of at most FLW_BIN_SCAN runs of the request's own bin before it takes from
+ * the next non-empty bin: measured to move 2.6 times fewer handles than starting at the next bin.
  *
  * INVARIANTS  bit set <=> bin not empty; every run of a bin has a count of that bin; ages ascend by
- * sequence number; unit_count_total is the sum over all runs.
- */
+ * sequence number; unit_count_total is the sum over all runs. */
 #ifndef FLW_HEAP_STATE_RUN_INDEX_H
 #define FLW_HEAP_STATE_RUN_INDEX_H
 
@@ -34,18 +33,18 @@ struct flw_run_index {
 
 void flw_run_index_insert(struct flw_run_index *index, struct flw_span *run);
 
-/* Best run of at least unit_count units that can hold them aligned; NULL: none. O(FLW_BIN_SCAN). */
+/* Return the best run of at least unit_count aligned units; NULL: none. O(FLW_BIN_SCAN). */
 struct flw_span *flw_run_index_find(const struct flw_run_index *index, uint32_t unit_count,
                                     uint32_t align_units, uint64_t base_unit);
-/* The same where any alignment will do. */
+/* The same for any alignment. */
 struct flw_span *flw_run_index_find_any(const struct flw_run_index *index, uint32_t unit_count);
 
-/* Largest run's units; 0: none. */
+/* Return the units of the largest run; 0: none. */
 uint32_t flw_run_index_largest(const struct flw_run_index *index);
 
 bool flw_run_index_is_valid(const struct flw_run_index *index);
 
-/* Units lost at the front of `run` to align it: address unit = base_unit + begin. */
+/* Return the units lost at the front of `run` to align it: address unit = base_unit + begin. */
 static inline uint32_t flw_run_align_gap(const struct flw_span *run, uint32_t align_units,
                                          uint64_t base_unit)
 {

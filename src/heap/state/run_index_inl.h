@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the moves of the run index that every run takes on its way out and back. See run_index.h.
- */
+ * Owns: the operations of the run index on the fast path of runs. See run_index.h. */
 #ifndef FLW_HEAP_STATE_RUN_INDEX_INL_H
 #define FLW_HEAP_STATE_RUN_INDEX_INL_H
 
 #include "heap/state/run_index.h"
 
-/* All bins in one row: below 16 units the count itself, above the four bits after the first. */
+/* Return a bin's number: below 16 units the count itself, above from the four bits after the
+ * first. */
 static inline unsigned flw_run_bin(uint32_t unit_count)
 {
     unsigned shift = flw_log2_floor(unit_count | FLW_INDEX_SECOND) - 4;
@@ -49,7 +49,7 @@ static inline void flw_run_bin_unlink(struct flw_run_index *index, const struct 
     }
 }
 
-/* Is there a run in that bin or a later one? False: none is so large. */
+/* True if that bin or a later one has a run. */
 static inline bool flw_run_index_reaches(const struct flw_run_index *index, unsigned bin)
 {
     if (index->first_bits == 0) {
@@ -85,8 +85,8 @@ static inline void flw_run_index_remove(struct flw_run_index *index, const struc
     index->run_count--;
 }
 
-/* The oldest of one index goes to another, whose newest must not have a later sequence number than
- * `seq`, which it gets. As remove and insert, in a third of the instructions. */
+/* Move the oldest run to another index, with sequence number `seq`, which must not be below the
+ * newest there. As remove and insert, in a third of the instructions. */
 static inline void flw_run_index_pass_oldest(struct flw_run_index *from, struct flw_run_index *to,
                                              uint64_t seq)
 {
@@ -107,7 +107,7 @@ static inline void flw_run_index_pass_oldest(struct flw_run_index *from, struct 
     to->run_count++;
 }
 
-/* Shrink a run where it stands: it keeps its age. */
+/* Shrink a run in place: it keeps its age. */
 static inline void flw_run_index_resize(struct flw_run_index *index, struct flw_span *run,
                                         uint32_t begin_unit, uint32_t unit_count)
 {

@@ -1,26 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the state of a heap, the free memory of one pool (batches of slots, slabs, runs, fences, physical
- * handles), its small objects, and the frame around driver calls.
- * Does not: cache for threads (tcache.h), climb the ladder or speak to callers (pool).
+ * Owns: the state of a heap, the free memory of one pool (batches of slots, slabs, runs, fences,
+ * physical handles), its small objects, and the frame around driver calls.
+ * Does not: cache for threads (tcache.h), climb the ladder or validate callers' arguments (pool).
  *
- * One lock. Everything here is the slow path of a slow path: thread caches take and put back whole
- * batches, so a lock a batch is nothing, and one lock lets neighbours of different owners meet. It
- * is never held over a driver call: a function either needs it held (`lock` in its comment) or
- * makes driver calls and takes it itself (`calls`).
+ * One lock. It is rarely contended: thread caches take and put back whole batches; and with one
+ * lock neighbours of different owners can join. It is never held over a driver call: a function
+ * either requires it ("heap lock held") or makes driver calls and takes it itself.
  *
  * INVARIANTS (flw_heap_broken_invariant recomputes them)
- *   1. Runs partition each stretch of addresses, a range or a segment: starting from the stretch's edge, each run
- *      leads to its right neighbour, which begins where the run ends, and the last run leads back to the edge.
+ *   1. Runs partition each range of addresses or segment: starting from its edge, each run leads to its right
+ *      neighbour, which begins where the run ends, and the last run leads back to the edge.
  *   2. No two neighbours are free with the same owner, nor both unmapped.
  *   3. A page (granularity) has a handle <=> the page's run is neither unmapped nor reserved. While no growth is under
  *      way, the bytes of created handles add up to reserved_bytes, and those of handles that a wake creates to
  *      asleep_bytes.
  *   4. reserved_bytes <= limit_bytes, always: reserved_bytes is raised before the driver call. After the limit was
  *      lowered, reserved_bytes may equal the amount held then, and does not rise.
- *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and its
- *      points are the join of theirs.
- */
+ *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and its points are the join of
+ *      the batches' points. */
 #ifndef FLW_HEAP_STATE_STATE_H
 #define FLW_HEAP_STATE_STATE_H
 
@@ -38,30 +36,30 @@
 
 /* Physical memory. Synchronization: the heap lock. */
 struct flw_handle {
-    struct flw_handle *next, *prev; /* idle list, or unused */
+    struct flw_handle *next, *prev; /* list of idle handles, or of unused ones */
     uint64_t id;                    /* CUmemGenericAllocationHandle */
     uint32_t begin_unit;            /* where it is mapped */
     uint32_t unit_count;
-    uint32_t types; /* what it carries: FALLOW_HANDLE_ bits, FLW_HANDLE_RDMA */
+    uint32_t types; /* its kinds: FALLOW_HANDLE_ bits, FLW_HANDLE_RDMA */
     bool is_mapped;
-    bool is_asleep; /* its place is kept, nothing is to be found there; id 0: not created either */
-    bool is_fresh;  /* created by a wake that is under way: nothing is in it */
-    bool is_exported; /* importers may have it: it serves this one block and goes */
+    bool is_asleep;   /* its place is reserved without contents; id 0: it is not created either */
+    bool is_fresh;    /* created by a wake under way, without contents */
+    bool is_exported; /* importers may have it: it serves this one block and is then released */
 };
 
 /* Free memory with points of several domains, or a block held back for announced uses.
- * INVARIANT  while it waits: in the queue of the domain that it awaits, by ascending number (FLW_UNOWNED's is in no
- * order); a run that it holds back is DEFERRED and leads back to it, and no other run is DEFERRED. */
+ * INVARIANT  while waiting, a deferred free is in the queue of the domain of its `awaits`, by ascending number (without
+ * order in FLW_UNOWNED's). A run that it holds is DEFERRED and leads back to it; no other run is DEFERRED. */
 struct flw_deferred {
     struct flw_deferred *next;
     struct flw_span *run;    /* or NULL */
-    struct flw_slot *slot;   /* else a slot */
-    struct flw_point awaits; /* whose queue it is in, and until when */
-    uint32_t domain;         /* who gets it; FLW_UNOWNED: no domain */
+    struct flw_slot *slot;   /* otherwise a slot */
+    struct flw_point awaits; /* the queue that it is in, and the number to wait for */
+    uint32_t domain;         /* next owner; FLW_UNOWNED: no domain */
     uint64_t own_seq;        /* of that domain when the block was freed */
     uint32_t point_count;
-    uint32_t sweep_next;     /* the next domain to get a point of, where too many came for all to be
-                                kept; 0: none */
+    uint32_t sweep_next;     /* next domain whose point to read, if there were too many to
+                                 store; 0: none */
     bool needs_context_sync; /* no fence can cover it: a stream was lost */
     bool is_in_sync;         /* scratch of a context synchronisation under way */
     struct flw_point points[FLW_POINTS_MAX + 4];
@@ -77,15 +75,16 @@ struct flw_segment {
     uint32_t begin_unit, unit_count;
 };
 
-/* In context order a request from here on, at the latest, is a driver allocation of its own. */
+/* Context order: size from which every request is a driver allocation of its own. */
 #define FLW_DEDICATED_BYTES FLW_MIB
 
 #define FLW_RUN_SETS_LOG2 6
 #define FLW_RUN_SETS      (1u << FLW_RUN_SETS_LOG2)
 #define FLW_RUN_SET_SLOTS 7
 
-/* Runs of one exact size: one line. `key` is the size in units in the upper half, their count in the
- * lower: a key less that of an empty set of a size is the place of the next run, or out of range. */
+/* Runs of one exact size, in one line. `key` is the size in units in the upper half and the count
+ * in the lower: a key minus that of an empty set of a size is the place of the next run, or out of
+ * range. */
 struct flw_run_set {
     uint64_t key;
     struct flw_span *runs[FLW_RUN_SET_SLOTS];
@@ -96,8 +95,8 @@ static inline uint32_t flw_run_set_count(const struct flw_run_set *set)
     return (uint32_t)set->key;
 }
 
-/* Runs on their way from one thread's cache to another's, of one domain, as sets; LIVE to the heap.
- * INVARIANT  at most what one cache may hold; empty, or its domain has a cache. */
+/* Runs between one thread's cache and another's, of one domain, as sets; LIVE to the heap.
+ * INVARIANT  at most the content of one cache; empty, or its domain has a cache. */
 struct flw_run_depot {
     struct flw_domain *domain; /* NULL: empty */
     uint64_t occupied;         /* bit i clear: sets[i] is empty */
@@ -105,15 +104,15 @@ struct flw_run_depot {
 };
 
 struct flw_heap_counters {
-    _Atomic uint64_t driver_calls; /* but those in questions */
+    _Atomic uint64_t driver_calls; /* without queries */
     _Atomic uint64_t questions, events, queries, steals, waits, remaps, grows, trims;
     _Atomic uint64_t lost_streams, stream_waits;
-    /* Counts events after which an arena must check the order of its leases again: streams retired or lost, sleeps,
-     * captures released, announcements of captures that may begin unseen. */
+    /* Counts events after which an arena must check the order of its leases again: streams retired
+     * or lost, sleeps, captures released, announcements of captures that may begin unseen. */
     _Atomic uint64_t order_changes;
 };
 
-/* Small objects, recycled within their kind (state.c). */
+/* Small objects, reused within their kind (state.c). */
 struct flw_objects {
     struct flw_meta meta; /* batches, fences, deferred frees, handles, segments, domains */
     struct flw_batch *unused_batches;
@@ -121,12 +120,12 @@ struct flw_objects {
     struct flw_handle *unused_handles;
     struct flw_segment *unused_segments;
     struct flw_fence *unused_fences;
-    struct flw_fence *newest_fence; /* every fence there is, wherever it is */
-    uint32_t own_events;            /* made so far for fences of its own context, roughly */
+    struct flw_fence *newest_fence; /* chain of all fences */
+    uint32_t own_events;            /* approximate number created for fences of its own context */
 };
 
-/* A set of domains, by their places: a bit for each place, then a bit for each word of those bits, and so on.
- * INVARIANT  a bit of a later level is set <=> the word that the bit represents is not 0. */
+/* A set of domains, by place: a bit per place, then a bit per word of those bits, and so on.
+ * INVARIANT  a bit of a later level is set <=> its word is not 0. */
 #define FLW_DOMAIN_SET_LEVELS 3
 #define FLW_DOMAIN_WORDS      (FLW_DOMAIN_COUNT / 64)
 struct flw_domain_set {
@@ -134,15 +133,16 @@ struct flw_domain_set {
 };
 _Static_assert(FLW_DOMAIN_LOG2 == 6 * FLW_DOMAIN_SET_LEVELS, "the top is one word");
 
-/* What slab.c keeps of all slabs. */
+/* State of slab.c for all slabs. */
 struct flw_slabs {
-    struct flw_domain_set holders; /* any other domain has no batch */
-    /* The slabs of their slots know nothing of them yet. */
+    struct flw_domain_set holders; /* all other domains have no batch */
+    /* The slabs of their slots have not counted them yet. */
     struct flw_batch *oldest_uncounted, *newest_uncounted;
     struct flw_span *empty[FLW_CLASS_COUNT]; /* every slot is free */
     struct flw_class_set with_empty;         /* those whose list is not empty */
     uint64_t bytes;                          /* runs serving slabs */
-    /* What a hit adds to its cache for a slab: of each class, and of those that no cache takes (tcache.h). */
+    /* The byte offset that a hit adds to its cache for a slab: per class, and for slabs that no
+     * cache takes (tcache.h). */
     const uint32_t *bin_offsets;
 };
 
@@ -157,39 +157,38 @@ struct flw_range {
     uint64_t mapped_page_end;                /* no page of the range from here on was ever mapped */
 };
 
-/* Usually one, for which the page map is made. Where the driver grants less than was wanted the map covers all addresses,
- * and further ranges are reserved when no place is left (physical/range.c). */
+/* Usually one range, for which the page map is created. If the driver reserves less than
+ * requested, the map covers all addresses, and further ranges are reserved when no place is left
+ * (physical/range.c). */
 struct flw_ranges {
     struct flw_range first;            /* reserved before there are tables */
-    struct flw_range *lowest;          /* of all, ascending; NULL: there is none */
+    struct flw_range *lowest;          /* of all ranges, ascending; NULL: none */
     uint64_t window_bytes;             /* of addresses that the page map covers */
     struct flw_run_index unmapped;     /* runs of addresses without memory, of all ranges */
-    struct flw_refused_growth refused; /* a further range was */
-    _Atomic int refused_answer;        /* the CUresult; 0: none was refused */
+    struct flw_refused_growth refused; /* refusals of further ranges */
+    _Atomic int refused_answer;        /* CUresult of the last refusal; 0: none */
 };
 
 /* Driver allocations of a source that does not remap (grow.c, shrink.c). */
 struct flw_segments {
     struct flw_segment *newest;
-    struct flw_segment *next_to_release; /* where a look for idle ones goes on */
-    bool has_odd; /* one began at no multiple of a unit: all are longer now */
+    struct flw_segment *next_to_release; /* where the search for idle ones continues */
+    bool has_odd; /* one began at no multiple of a unit: all are one unit longer now */
 };
 
-/* The fences of all domains, in the order in which they were published: what was freed first is asked for first.
- * INVARIANT  a fence that is published, and neither complete nor void, is in here and in its domain's list, once each;
- * none else is; those of one domain ascend in both. `next` is one of them. */
+/* The fences of all domains, in the order of publication: memory that was freed first is queried first.
+ * INVARIANT  a published fence that is neither complete nor void is in here and in its domain's list, once each; no other
+ * is; those of one domain ascend in both. `next` is one of them. */
 struct flw_standing {
     struct flw_fence *oldest, *newest;
-    struct flw_fence *next; /* asked by turns with the oldest; NULL: none */
+    struct flw_fence *next; /* queried alternately with the oldest; NULL: none */
     bool is_turn_of_next;
-    uint64_t
-        look; /* how many times somebody has set about asking; within one, no domain is asked again */
+    uint64_t look; /* number of the present poll; within one, no domain is queried twice */
 };
 
-/* Streams with memory that no fence covers yet, whichever has had any for longest first: in the heap, or perhaps
- * in caches.
- * INVARIANT  in here, once, are the domains with is_owing and no others; each is a stream that is known, so neither
- * retired nor lost, nor is its place unused. */
+/* Streams with memory that no fence covers yet, the longest-waiting first; the memory is in the heap, or possibly in caches.
+ * INVARIANT  in here, once, are the domains with is_owing and no others; each is a tracked stream, so neither retired nor
+ * lost, and its place is in use. */
 struct flw_owing {
     struct flw_domain *first, *last;
 };
@@ -198,12 +197,12 @@ struct flw_heap {
     struct flw_lock lock;
     const struct flw_driver *driver;
     CUcontext context;
-    uint64_t
-        context_id; /* segments: cuCtxGetId of their context; 0: unknown, or the preload reports its end */
+    uint64_t context_id; /* segments: cuCtxGetId of their context; 0: unknown, or the preload
+                        library reports the end of the context */
     struct flw_source source;
     struct flw_page_map map;
     uint64_t base_unit;    /* map.base in units */
-    unsigned table_shrink; /* its tables were halved so often (life.h) */
+    unsigned table_shrink; /* number of halvings of its tables (life.h) */
     struct flw_objects objects;
 
     /* Order. */
@@ -212,29 +211,30 @@ struct flw_heap {
     uint32_t domain_end;      /* one past the highest ever used */
     atomic_uint stream_count; /* domains of tracked streams */
     bool streams_may_die;     /* never pass a stored handle to the driver */
-    bool absorbs_unowned;     /* one stream only: its runs join unowned neighbours */
+    bool absorbs_unowned;     /* only one stream: its runs join unowned neighbours */
     struct flw_stream_ids stream_ids;
     struct flw_standing standing;
     struct flw_owing owing;
-    /* Streams lost since the last flw_pool_cover_lost, and the approximate bytes that they freed behind no fence. */
+    /* Streams lost since the last flw_pool_cover_lost, and the approximate bytes that they freed
+     * without a fence. */
     _Atomic uint64_t lost_bytes, lost_count;
-    uint64_t last_cover; /* number of events over the context recorded for lost streams so far */
+    uint64_t last_cover;      /* number of events of the context recorded for lost streams so far */
     uint32_t recording_count; /* INVARIANT  number of domains with is_recording */
     struct flw_domain_set
-        open_users; /* what waits for them waits for fences that were not recorded yet */
+        open_users; /* memory that waits for them needs fences that were not recorded yet */
     uint64_t deferred_bytes, deferred_count;
-    _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses not fenced yet */
-    struct flw_domain *mixed; /* NULL: complete memory is unowned. Else it stays with its stream
-                                    while that lives; what blocks of several streams had shared is
-                                    this domain's, which serves nothing. Only unmapped does either
-                                    come to another stream */
-    /* Owns what no domain may get before it is unmapped; serves nothing. What was exported, freed
-     * and complete; what is mapped without access, since the driver refused to unmap it. NULL:
-     * nothing yet. */
+    _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses without a fence
+                                                                 yet */
+    struct flw_domain *mixed; /* NULL: complete memory is unowned. Otherwise it stays with its
+                                  stream while the stream lives, and memory shared by blocks of
+                                  several streams is this domain's, which serves nothing. Only
+                                  unmapped does either reach another stream */
+    /* Owns memory that no domain may get before it is unmapped, and serves nothing: exported,
+     * freed and complete memory, and memory mapped without access because the driver refused to
+     * unmap it. NULL: nothing yet. */
     struct flw_domain *withheld;
-    /* Context order (NULL, 0 elsewhere): its domain; the owner of dedicated runs that are complete;
-     * from how many bytes on a request is a dedicated run; what was freed since the last epoch was
-     * closed. */
+    /* Context order (NULL, 0 elsewhere): its domain; the owner of complete dedicated runs; size
+     * from which a request is a dedicated run; bytes freed since the last epoch was closed. */
     struct flw_domain *context_order, *dedicated;
     uint64_t dedicated_bytes;
     uint64_t open_blocks, open_bytes;
@@ -243,25 +243,27 @@ struct flw_heap {
     struct flw_slabs slabs;
     struct flw_run_depot depot;
     uint64_t live_run_bytes; /* runs allocated or cached, slabs included */
-    /* A run for so many or more is all of one handle; UINT32_MAX: none has to. */
+    /* Units from which a run fills a handle; UINT32_MAX: none need to. */
     _Atomic uint32_t dedicated_units;
-    uint32_t first_dedicated_units;      /* at first */
-    _Atomic uint32_t released_dedicated; /* released for a growth, since dedicated_units rose */
+    uint32_t first_dedicated_units;      /* its first value */
+    _Atomic uint32_t released_dedicated; /* handles released for a growth since dedicated_units
+                                             rose */
 
     /* Physical memory. */
     struct flw_ranges ranges;
     struct flw_segments segments;
     struct flw_meta handle_meta;
     struct flw_handle **page_handle;               /* remapping: page -> handle; NULL none */
-    uint32_t page_units;                           /* units a page */
-    struct flw_handle *idle_handles, *oldest_idle; /* created, mapped nowhere; most recent first */
+    uint32_t page_units;                           /* of a page */
+    struct flw_handle *idle_handles, *oldest_idle; /* created, not mapped; most recent first */
     _Atomic uint64_t reserved_bytes, peak_reserved_bytes;
-    _Atomic uint64_t limit_bytes; /* changed under the lock */
-    uint64_t lowered_from_bytes; /* reserved and asleep when the limit was set below that; else 0 */
-    _Atomic uint64_t idle_bytes; /* in idle_handles */
-    _Atomic uint64_t asleep_bytes;   /* what a wake has to get */
-    _Atomic uint64_t exported_bytes; /* handles that are exported */
-    /* The pool's own, on the default stream: nothing is unmapped before they have been waited for. */
+    _Atomic uint64_t limit_bytes;    /* changed under the lock */
+    uint64_t lowered_from_bytes;     /* reserved and asleep when the limit was set below that;
+                                     otherwise 0 */
+    _Atomic uint64_t idle_bytes;     /* in idle_handles */
+    _Atomic uint64_t asleep_bytes;   /* bytes that a wake must create */
+    _Atomic uint64_t exported_bytes; /* of exported handles */
+    /* The pool's own copies on the default stream: nothing is unmapped before they are complete. */
     atomic_bool has_open_copies;
     struct flw_refused_growth refused;
 
@@ -272,13 +274,14 @@ struct flw_heap {
     const char *_Atomic last_call;
 };
 
-/* lock. Return the most that may be reserved now: the limit, or the amount held when the limit was lowered. */
+/* Return the most that may be reserved now: the limit, or the amount held when it was lowered.
+ * Heap lock held. */
 static inline uint64_t flw_heap_most_bytes(const struct flw_heap *heap)
 {
     return flw_max(heap->limit_bytes, heap->lowered_from_bytes);
 }
 
-/* ---- objects (lock), recycled within their kind. NULL: host memory. */
+/* ---- objects, reused within their kind; heap lock held. NULL: no host memory. */
 
 struct flw_batch *flw_heap_new_batch(struct flw_heap *heap);
 void flw_heap_drop_batch(struct flw_heap *heap, struct flw_batch *batch);
@@ -289,17 +292,18 @@ void flw_heap_drop_segment(struct flw_heap *heap, struct flw_segment *segment);
 struct flw_handle *flw_heap_new_handle(struct flw_heap *heap);
 void flw_heap_drop_handle(struct flw_heap *heap, struct flw_handle *handle);
 
-/* lock. A fence of the context, unused; NULL: host memory. And back. */
+/* Return an unused fence of the context, NULL: no host memory; or free one. Heap lock held. */
 struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context, uint64_t context_id);
 void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence);
-/* calls, the fence's context current. It has an event; NOT_READY: the driver has no memory for one. */
+/* Give the fence an event; its context is current. NOT_READY: the driver has no memory for one.
+ * Makes driver calls. */
 CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence);
-/* calls, in a whole section of the pool's own context, which creating an event needs. Creates spare
- * events for the next fences, about as many as it has made so far, so that those need no such
- * section. */
+/* Create spare events for the next fences, about as many as were created so far. Creating an event
+ * needs a whole section of the pool's own context; the next fences then need none. Makes driver
+ * calls in such a section. */
 void flw_fence_make_spares(struct flw_heap *heap);
 
-/* lock. A fence stands from now on: the newest of its domain and of all. */
+/* Publish a fence: the newest of its domain and of all. Heap lock held. */
 static inline void flw_fence_link(struct flw_heap *heap, struct flw_domain *domain,
                                   struct flw_fence *fence)
 {
@@ -315,7 +319,7 @@ static inline void flw_fence_link(struct flw_heap *heap, struct flw_domain *doma
     heap->standing.newest = fence;
 }
 
-/* lock. It is complete or void. */
+/* Remove a complete or void fence. Heap lock held. */
 static inline void flw_fence_unlink(struct flw_heap *heap, struct flw_domain *domain,
                                     struct flw_fence *fence)
 {
@@ -330,7 +334,7 @@ static inline void flw_fence_unlink(struct flw_heap *heap, struct flw_domain *do
     fence->is_unlinked = true;
 }
 
-/* Which word has a bit of a level. */
+/* Return the word of a bit of a level. */
 static inline uint32_t flw_domain_set_word(unsigned level, uint32_t bit)
 {
     static const uint32_t begin[FLW_DOMAIN_SET_LEVELS] = {0, FLW_DOMAIN_WORDS,
@@ -338,7 +342,7 @@ static inline uint32_t flw_domain_set_word(unsigned level, uint32_t bit)
     return begin[level] + bit / 64;
 }
 
-/* lock */
+/* Heap lock held. */
 static inline void flw_domain_set_add(struct flw_domain_set *set, const struct flw_domain *domain)
 {
     uint32_t bit = domain->index;
@@ -348,7 +352,7 @@ static inline void flw_domain_set_add(struct flw_domain_set *set, const struct f
     }
 }
 
-/* lock. True: it was in it. */
+/* True if the domain was in the set. Heap lock held. */
 static inline bool flw_domain_set_remove(struct flw_domain_set *set,
                                          const struct flw_domain *domain)
 {
@@ -362,7 +366,7 @@ static inline bool flw_domain_set_remove(struct flw_domain_set *set,
     return had;
 }
 
-/* lock. The first from a place on; FLW_DOMAIN_COUNT: none. */
+/* Return the first at or after a place; FLW_DOMAIN_COUNT: none. Heap lock held. */
 static inline uint32_t flw_domain_set_next(const struct flw_domain_set *set, uint32_t from)
 {
     uint32_t bit = from, end = FLW_DOMAIN_COUNT;
@@ -379,7 +383,7 @@ static inline uint32_t flw_domain_set_next(const struct flw_domain_set *set, uin
     return FLW_DOMAIN_COUNT;
 }
 
-/* lock */
+/* Heap lock held. */
 static inline void flw_heap_push_batch(struct flw_heap *heap, struct flw_domain *domain,
                                        struct flw_batch *batch)
 {
@@ -389,7 +393,7 @@ static inline void flw_heap_push_batch(struct flw_heap *heap, struct flw_domain 
     flw_batch_push(&domain->batches[class_index], batch);
 }
 
-/* lock. To the end of those that owe a fence. */
+/* Append to the streams that owe a fence. Heap lock held. */
 static inline void flw_owing_add(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_domain *last = heap->owing.last;
@@ -400,7 +404,7 @@ static inline void flw_owing_add(struct flw_heap *heap, struct flw_domain *domai
     heap->owing.last = domain;
 }
 
-/* lock. A fence is about to cover it all, or none ever will. */
+/* Remove the debt: a fence is about to cover everything, or none ever will. Heap lock held. */
 static inline void flw_domain_owe_nothing(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_domain *before = domain->owing_before, *behind = domain->owing_behind;
@@ -412,7 +416,7 @@ static inline void flw_domain_owe_nothing(struct flw_heap *heap, struct flw_doma
     *(behind != NULL ? &behind->owing_before : &heap->owing.last) = before;
 }
 
-/* lock. A later fence of the domain has something to cover. A lost one gets none. */
+/* Record that the domain needs a later fence, unless it is lost. Heap lock held. */
 static inline void flw_domain_owe(struct flw_heap *heap, struct flw_domain *domain)
 {
     if (FLW_UNLIKELY(!domain->is_owing) && domain->ops->is_stream && !domain->is_lost &&
@@ -421,7 +425,8 @@ static inline void flw_domain_owe(struct flw_heap *heap, struct flw_domain *doma
     }
 }
 
-/* lock. Memory has got the domain's present number: where that is open, the next fence is wanted. */
+/* Record that memory got the domain's present number: if that is open, the next fence is needed.
+ * Heap lock held. */
 static inline void flw_domain_want_fence(struct flw_heap *heap, struct flw_domain *domain,
                                          uint64_t bytes)
 {
@@ -431,9 +436,9 @@ static inline void flw_domain_want_fence(struct flw_heap *heap, struct flw_domai
     }
 }
 
-/* ---- what the fields say */
+/* ---- predicates of the fields */
 
-/* lock. Does memory of the domain stay its own when it is complete? */
+/* True if complete memory of the domain stays its own. Heap lock held. */
 static inline bool flw_domain_keeps(const struct flw_heap *heap, const struct flw_domain *domain)
 {
     return FLW_UNLIKELY(heap->mixed != NULL) && domain->is_known;
@@ -446,32 +451,33 @@ static inline bool flw_point_is_complete(const struct flw_heap *heap, const stru
 
 /* ---- driver calls */
 
-/* Make the pool's context current and this thread's capture mode relaxed (driver/section.h), so that what
- * follows neither fails under nor kills somebody's capture. False: the device is lost, or the driver refuses
- * now; flw_heap_not_entered says which. */
+/* Make the pool's context current and this thread's capture mode relaxed (driver/section.h), so
+ * that the following calls neither fail during another thread's capture nor end it. False: the
+ * device is lost, or the driver refuses now; flw_heap_not_entered returns which. */
 bool flw_heap_enter_driver(struct flw_heap *heap, struct flw_driver_section *section);
 void flw_heap_leave_driver(struct flw_heap *heap, struct flw_driver_section *section);
-/* Around a call that may enter more than once: the first pays for all. No driver call by itself, and
- * for a lost device none at all; ended by flw_heap_leave_driver. */
+/* Hold a section around calls that may enter several times, so that the first entry serves all.
+ * Makes no driver call itself, and for a lost device none at all; ended by flw_heap_leave_driver. */
 void flw_heap_hold_driver(struct flw_heap *heap, struct flw_driver_section *section);
-/* Driver calls. The same for calls that need less; none: no driver call. Left by flw_heap_leave_driver. */
+/* The same for calls that need fewer parts; none: no driver call. Left by flw_heap_leave_driver.
+ * Makes driver calls. */
 CUresult flw_heap_enter_parts(struct flw_heap *heap, struct flw_driver_section *section,
                               CUcontext context, unsigned parts);
-/* Driver calls. A call that by cuda.h needs no context to be current answered `result`: because another one is,
- * or none? A driver that wants one all the same, or that answers what the other one died of, gets this. True:
- * it is current, the call is worth another try, and flw_heap_leave_driver is to follow. */
+/* After `result` of a call that by cuda.h needs no context: if another context is current, or
+ * none, make the pool's current for another try. Some drivers require one, or return the other
+ * context's error. True: repeat the call, then call flw_heap_leave_driver. Makes driver calls. */
 bool flw_heap_enter_instead(struct flw_heap *heap, struct flw_driver_section *section,
                             CUcontext context, CUresult result);
-/* Driver calls. For a look at fences, and for handles and mappings: the mode, no context. False: the device is
- * lost, or the driver refuses. */
+/* Enter with the mode and no context, to poll fences, and for handles and mappings. False: the
+ * device is lost, or the driver refuses. Makes driver calls. */
 bool flw_heap_enter_mode(struct flw_heap *heap, struct flw_driver_section *section);
-/* Driver calls. The same of any context, left by flw_heap_leave_driver too. What another one refuses loses
- * nothing. */
+/* The same with any context; left by flw_heap_leave_driver too. A refusal by another context loses
+ * nothing. Makes driver calls. */
 CUresult flw_heap_enter_context(struct flw_heap *heap, struct flw_driver_section *section,
                                 CUcontext context);
 
-/* calls. Returns false if the context, and all segments with it, was destroyed or reset. The device is lost then, even
- * if another context has the same handle. */
+/* Returns false if the context, and all segments with it, was destroyed or reset. The device is
+ * lost then, even if another context has the same handle. Makes driver calls. */
 bool flw_heap_has_context(struct flw_heap *heap);
 
 /* Count a driver call about to be made. */
@@ -480,31 +486,33 @@ static inline void flw_heap_count_call(struct flw_heap *heap)
     FLW_ASSERT(flw_lock_none_held());
     atomic_fetch_add_explicit(&heap->count.driver_calls, 1, memory_order_relaxed);
 }
-/* The same for a call that only queries: whether a stream is being captured, or how much memory the device has left. */
+/* The same for a query: whether a stream is being captured, or how much memory the device has
+ * left. */
 static inline void flw_heap_count_question(struct flw_heap *heap)
 {
     FLW_ASSERT(flw_lock_none_held());
     atomic_fetch_add_explicit(&heap->count.questions, 1, memory_order_relaxed);
 }
-/* An answer that was not expected and changed nothing: remembered for the caller. */
+/* Remember an unexpected result that changed nothing, for the caller. */
 static inline void flw_heap_note_error(struct flw_heap *heap, CUresult error, const char *call)
 {
     atomic_store(&heap->last_error, (int)error);
     atomic_store(&heap->last_call, call);
 }
-/* What an answer comes to (driver/answer.h): OK; a refusal, which is remembered and by which nothing is
- * lost: DRIVER, NOT_SUPPORTED, CAPTURING; DEVICE_LOST, where it says so. */
+/* Return the status of a result (driver/answer.h): OK; DRIVER, NOT_SUPPORTED or CAPTURING for a
+ * refusal, which is remembered and loses nothing; DEVICE_LOST. */
 fallow_status flw_heap_refuse(struct flw_heap *heap, CUresult result, const char *call);
-/* The same of a call that asks for memory: OUT_OF_MEMORY is its own answer, and nothing to remember. */
+/* The same for a call that requests memory: OUT_OF_MEMORY has its own status and is not
+ * remembered. */
 fallow_status flw_heap_answer(struct flw_heap *heap, CUresult result, const char *call);
-/* The context is gone, and all that was in it. */
+/* Record that the context is gone with all its contents. */
 void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *call);
 static inline bool flw_heap_is_lost(const struct flw_heap *heap)
 {
     return atomic_load_explicit(&heap->lost_error, memory_order_acquire) != 0;
 }
 
-/* Why a section could not be entered. */
+/* Return why a section could not be entered. */
 static inline fallow_status flw_heap_not_entered(const struct flw_heap *heap)
 {
     return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : FALLOW_DRIVER;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: who allocated a block: streams get numbers short enough for the upper bits of a slot's
- * `allocation`, and keep their ids here when they are gone. Does not: order anything.
+ * Owns: the allocating stream of each block: streams get numbers short enough for the upper bits
+ * of a slot's `allocation`, and their ids stay here after their end. Does not: order anything.
  *
- * INVARIANT  ids[n] is the id of the stream that got number n last; 0 is no stream's number, id 0.
+ * INVARIANT  ids[n] is the id of the latest stream with number n; 0 is no stream's number, id 0.
  *
- * Synchronization: naming under the heap lock; asked by anyone.
- */
+ * Synchronization: adding under the heap lock; any thread may read. */
 #ifndef FLW_HEAP_STATE_STREAM_IDS_H
 #define FLW_HEAP_STATE_STREAM_IDS_H
 
@@ -20,7 +19,7 @@ struct flw_stream_ids {
     uint64_t named_count;
 };
 
-/* False: host memory. A table that was never made may be finished. */
+/* False: no host memory. A table that was never created may be finished. */
 #define FLW_STREAM_IDS_BYTES (FLW_STREAM_NUMBER_COUNT * sizeof(_Atomic uint64_t))
 
 static inline bool flw_stream_ids_init(struct flw_stream_ids *stream_ids)
@@ -39,9 +38,9 @@ static inline void flw_stream_ids_finish(struct flw_stream_ids *stream_ids)
     stream_ids->ids = NULL;
 }
 
-/* The next number, for a stream with this id, in its place in `allocation`. After 65,535 streams
- * the oldest numbers are given again: a block that has lived through all of them then names a
- * younger stream. */
+/* Return the next number, for a stream with this id, in its place in `allocation`. After 65,535
+ * streams the oldest numbers are reused: a block older than all of them then leads to a younger
+ * stream. */
 static inline uint64_t flw_stream_ids_add(struct flw_stream_ids *stream_ids, uint64_t stream_id)
 {
     uint64_t number = 1 + stream_ids->named_count++ % (FLW_STREAM_NUMBER_COUNT - 1);
@@ -49,7 +48,7 @@ static inline uint64_t flw_stream_ids_add(struct flw_stream_ids *stream_ids, uin
     return number << FLW_STREAM_NUMBER_SHIFT;
 }
 
-/* cuStreamGetId of the stream that an `allocation` names; 0 unknown. */
+/* Return cuStreamGetId of the stream in an `allocation`; 0 unknown. */
 static inline uint64_t flw_stream_ids_find(const struct flw_stream_ids *stream_ids,
                                            uint64_t allocation)
 {
@@ -57,7 +56,7 @@ static inline uint64_t flw_stream_ids_find(const struct flw_stream_ids *stream_i
                                 memory_order_relaxed);
 }
 
-/* In use, not address space. */
+/* Memory in use, not address space. */
 static inline uint64_t flw_stream_ids_host_bytes(const struct flw_stream_ids *stream_ids)
 {
     uint64_t numbers = 1 + flw_min(stream_ids->named_count, FLW_STREAM_NUMBER_COUNT - 1);
