@@ -3,8 +3,8 @@
  * Owns: the host memory of the tables that describe device memory. Device memory is never
  * accessed.
  *
- * An *arena* is a reserved range of addresses whose pages appear when used. An arena never moves
- * or shrinks, so a stale offset always reads mapped, typed memory: a free of a wild pointer is
+ * An *arena* is a reserved range of addresses; pages appear when used. An arena never moves or
+ * shrinks, so a stale offset always reads mapped, typed memory: a free of a wild pointer is
  * refused instead of crashing. The unused tail is readable zeros.
  *
  * Synchronization: one thread at a time calls flw_meta_extend (the page lock); reads need none.

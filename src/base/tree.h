@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: an ordered set of address ranges that never overlap: a treap whose nodes also form a list
- * in order. Nodes are embedded in the objects; the tree allocates nothing.
+ * Owns: an ordered set of address ranges that never overlap: a treap with nodes that also form a
+ * list in order. Nodes are embedded in the objects; the tree allocates nothing.
  * Does not: split or merge ranges: the caller removes, changes and inserts. Search by another key:
  * such a caller ignores the ranges, descends from the root itself and inserts before the node
  * found.

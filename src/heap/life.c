@@ -90,7 +90,7 @@ bool flw_tables_are_full(const struct flw_heap *heap)
            is_full(&heap->objects.meta);
 }
 
-/* ---- the source and its addresses */
+/* ---- the source and the addresses */
 
 static void begin_source(struct flw_heap *heap, const struct flw_heap_config *config)
 {
@@ -304,7 +304,7 @@ fail:
 
 /* ---- unmaking */
 
-/* False if the event ended with its context: another object may have its handle now. */
+/* False if the event ended with the context: another object may have the handle now. */
 static bool has_event(struct flw_heap *heap, const struct flw_fence *fence)
 {
     unsigned long long id = 0;
@@ -348,7 +348,7 @@ static void destroy_events(struct flw_heap *heap, struct leftover *left)
     }
 }
 
-/* The driver keeps mapped memory even without its handle. */
+/* The driver keeps mapped memory even without the handle. */
 static void give_handle(struct flw_heap *heap, struct flw_handle *handle, struct leftover *left)
 {
     uint64_t bytes = (uint64_t)handle->unit_count << FLW_UNIT_LOG2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: creating, checking and destroying a heap: its source, its addresses, its tables and their
- * sizes. It uses all of the heap; nothing in the heap calls it.
+ * Owns: creating, checking and destroying a heap: the source, the addresses, the tables and their
+ * sizes. This file uses all of the heap; nothing in the heap calls it.
  *
  * Tables are reserved for all memory of the device; only used pages take memory. Addresses cost
  * nothing, unless the process may map only a limited amount (ulimit -v). Names of units and cells
@@ -28,7 +28,7 @@ struct flw_heap_config {
     bool is_context_order; /* see heap.context_order; the source has segments */
 };
 
-/* Create a heap. On failure only the facts for the message remain: the source and the size of its
+/* Create a heap. On failure only the facts for the message remain: the source and the size of the
  * window. Makes driver calls. */
 fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config *config);
 /* Release everything to the driver, with retries; the caller has waited for the fences. Returns
@@ -44,12 +44,12 @@ const char *flw_heap_broken_invariant(const struct flw_heap *heap);
 
 /* ---- tables */
 
-#define FLW_TABLE_SHRINK_MAX 12 /* from here on every table has its smallest size */
+#define FLW_TABLE_SHRINK_MAX 12 /* from here on every table has the smallest size */
 
 /* Return the bytes of a pool's side records: announced uses, tags. */
 uint64_t flw_tables_side_record_bytes(unsigned shrink);
 
-/* Return the address space of the tables of a heap with its source and window chosen. */
+/* Return the address space of the tables of a heap with the source and window chosen. */
 uint64_t flw_tables_reserve_bytes(const struct flw_heap *heap, unsigned shrink);
 /* Return how often the tables were full or the host refused memory for them. Any thread. */
 uint64_t flw_tables_refusals(const struct flw_heap *heap);

@@ -35,7 +35,7 @@ static const char *check_indexes(const struct flw_heap *heap)
                                                           : "the index of unmapped runs is broken";
 }
 
-/* True if the domain's fences are linked correctly, in its list and in the list of all fences. */
+/* True if the domain's fences are linked correctly, in the list and in the list of all fences. */
 static bool stand_well(const struct flw_heap *heap, const struct flw_domain *domain,
                        uint64_t *count)
 {
@@ -60,7 +60,7 @@ static const char *check_standing(const struct flw_heap *heap)
     const struct flw_standing *standing = &heap->standing;
     bool has_next = standing->next == NULL;
     for (uint32_t i = 0; i < heap->domain_end; i++) {
-        heap->domains[i]->checked_seq = 0; /* its last fence before the current one */
+        heap->domains[i]->checked_seq = 0; /* the last fence before the current one */
         if (!stand_well(heap, heap->domains[i], &count)) {
             return "a domain's fences are not those that stand";
         }

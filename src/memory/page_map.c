@@ -80,7 +80,8 @@ bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, 
     map->slots = map->slot_meta.base;
     map->slots_mask = slot_bytes(shrink) - sizeof(struct flw_slot);
     map->units = (uint32_t *)(void *)map->unit_meta.base;
-    /* Offset 0 of both arenas: the span without slots, and the slot whose word never matches. */
+    /* Offset 0 of both arenas: the span without slots, and the slot with a word that never
+     * matches. */
     struct flw_span *nothing = flw_meta_extend(&map->span_meta, sizeof *nothing, SPAN_ALIGN);
     struct flw_slot *none = flw_meta_extend(&map->slot_meta, sizeof *none, SPAN_ALIGN);
     if (nothing == NULL || none == NULL) {

@@ -77,7 +77,7 @@ static inline unsigned flw_class_of_aligned(uint64_t size_bytes, uint64_t align_
     return FLW_CLASS_COUNT;
 }
 
-/* Largest request whose run or class has a size that does not overflow. */
+/* Largest request with a run or class size that does not overflow. */
 #define FLW_REQUEST_MAX (1ull << 46)
 
 /* Return the bytes that a request occupies: its class, or whole units. */

@@ -8,7 +8,7 @@
  *   pointer -- mask --> offset -- page map --> span -- multiply --> slot: is its word "pointer,
  * live"?
  *
- * A wild pointer leads to some span and some slot, whose word then differs. One compare refuses
+ * A wild pointer leads to some span and some slot with a different word. One compare refuses
  * double, interior, foreign and misaligned frees. This requires:
  *
  * INVARIANTS

@@ -106,7 +106,7 @@ struct flw_tcache *flw_tcache_create(void)
     return cache;
 }
 
-/* Clear the used parts of a cache. An unused cache is all zeros after its first fields, except
+/* Clear the used parts of a cache. An unused cache is all zeros after the first fields, except
  * data beyond the counts. */
 static void wipe(struct flw_tcache *cache)
 {
@@ -246,7 +246,7 @@ void flw_tcache_clear_runs(struct flw_tcache *cache, struct flw_heap *heap)
         (void)flw_tcache_flush_runs(cache, heap);
         return;
     }
-    (void)empty_depot(heap); /* memory that no thread has fetched joins its neighbours */
+    (void)empty_depot(heap); /* memory that no thread has fetched joins the neighbours */
     depot->domain = cache->domain;
     depot->occupied = cache->occupied;
     for (uint64_t bits = cache->occupied; bits != 0; bits &= bits - 1) {

@@ -11,16 +11,15 @@
  * INVARIANTS
  *   1. bin: count <= capacity <= slots there is room for. pushes = count + pops - moved_in +
  *      moved_out.
- *   2. Every slot of a bin has state FREE and is counted as out of its slab.
- *   3. run_bytes is the sum over the run sets, whose runs are LIVE to the heap. run_out_bytes -
+ *   2. Every slot of a bin has state FREE and is counted as out of the slab.
+ *   3. run_bytes is the sum over the run sets; the runs are LIVE to the heap. run_out_bytes -
  *      run_bytes are allocated.
  *   4. key is the pool's handle, or the cache's own address if it has a ring, or one of the two
  *      addresses after it in context order, only while is_open and not is_seized. Before is_open became
  *      false, the key was poisoned and the owner was waited for.
  *   5. Context order: bins and run sets hold unowned memory for allocations. Freed blocks are in
  *      the open frees, which serve no allocation: free slots, counted as out of their slabs, and
- *      the slots of runs that are LIVE to the heap. They get the context's sequence number when
- *      they are returned to the heap.
+ *      the slots of runs that are LIVE to the heap. The heap gives both the context's sequence number when the cache returns them.
  *
  * Synchronization: hot fields and bins by the owner between enter and leave while the key matches;
  * otherwise with `lock`, by the owner or by the thread that seized the cache
@@ -39,17 +38,17 @@
 struct flw_bin {
     uint64_t count, capacity;
     uint64_t pops, moved_in, moved_out;
-    uint32_t seen_pushes; /* at its last refill: unchanged means that the bin only allocates */
+    uint32_t seen_pushes; /* at the last refill: unchanged means that the bin only allocates */
     uint32_t seen_pops;   /* when last full: unchanged means that the bin only receives frees */
     struct flw_slot *slots[];
 };
 
-/* Bytes that one thread has allocated and freed of one pool, over all its streams, so that the
- * peak is exact with one thread. Lives as long as the pool. Synchronization: written by its
+/* Bytes that one thread has allocated and freed of one pool, over all the streams, so that the
+ * peak is exact with one thread. Lives as long as the pool. Synchronization: written by the
  * thread; read by any. A reset of the pool's peaks lowers the peak from any thread. */
 struct flw_account {
     int64_t requested_bytes;      /* allocated minus freed since the last settlement */
-    int64_t peak_requested_bytes; /* its maximum since then, or since a reset */
+    int64_t peak_requested_bytes; /* the maximum since then, or since a reset */
     uintptr_t thread;
     struct flw_account *next;
 };
@@ -80,20 +79,19 @@ struct flw_ring;
 struct flw_tcache {
     struct flw_tcache_hot hot;
     struct flw_lock lock;
-    struct flw_pool *pool; /* NULL: the pool is gone; the thread drops the cache when it finds
-                               it */
+    struct flw_pool *pool; /* NULL: the pool is gone; the thread will drop the cache */
     const void *handle;    /* the pool's, as callers pass it */
     struct flw_domain *domain;
     struct flw_tcache *next, *prev;           /* in the pool's list */
-    struct flw_tcache *same_next, *same_prev; /* in the list of its domain */
+    struct flw_tcache *same_next, *same_prev; /* in the list of the domain */
     uintptr_t thread;
     bool is_open;   /* hits are allowed while no thread has seized it */
     bool is_seized; /* one thread has seized it (pool/streams/seize.h) */
     struct flw_tcache *next_seized;
-    struct flw_ring *ring;         /* its thread's, in the pool's recording; NULL: not recorded */
-    uint32_t recorded_stream;      /* its number in the recording */
-    bool is_detached;              /* pool is NULL and no list has it: its thread may drop it
-                                       at any time */
+    struct flw_ring *ring;         /* the thread's, in the pool's recording; NULL: not recorded */
+    uint32_t recorded_stream;      /* the number in the recording */
+    bool is_detached;              /* pool is NULL and no list has the cache: the thread may
+                                       drop it at any time */
     uint64_t misses;               /* allocations that missed */
     uint64_t run_pops, run_pushes; /* allocated and freed through this cache */
     uint64_t run_out_bytes;        /* taken from the heap minus returned; includes the runs in
@@ -160,8 +158,8 @@ void flw_tcache_renew_lock(void); /* after a fork */
 void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw_domain *domain);
 
 /* Poison the key, until flw_tcache_release. Returns false if it was poisoned before, so the owner
- * is out. Otherwise the owner may be inside: after a flw_asym_barrier, which serves several
- * poisoned caches, wait for it. */
+ * is out. Otherwise the owner may be inside: run a flw_asym_barrier, which serves several poisoned
+ * caches, and wait for the owner. */
 bool flw_tcache_poison(struct flw_tcache *cache);
 void flw_tcache_await(struct flw_tcache *cache);
 void flw_tcache_release(struct flw_tcache *cache);
@@ -169,10 +167,10 @@ void flw_tcache_release(struct flw_tcache *cache);
  * seized takes a barrier and a wait afterwards. Cache lock held. */
 void flw_tcache_set_open(struct flw_tcache *cache, bool is_open);
 
-/* Return everything in it to its domain and mark it. True if there was anything.
- * Cache lock held. */
+/* Return all memory in the cache to the domain and mark it. True if there was anything. Cache lock
+ * held. */
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap);
-/* The same for runs only, including depot runs of its domain. Cache and heap lock held. */
+/* The same for runs only, including depot runs of the domain. Cache and heap lock held. */
 bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap);
 /* Return the domain of the cache's allocations: FLW_UNOWNED in context order. */
 static inline struct flw_domain *flw_tcache_allocs_of(const struct flw_tcache *cache,
@@ -192,7 +190,7 @@ static inline uint64_t flw_tcache_run_limit(const struct flw_heap *heap)
     return flw_clamp(reserved / 2, 4 * FLW_MIB, 256 * FLW_MIB);
 }
 
-/* Set how many bytes of runs the cache takes in from now on: the full limit if its stream owes a
+/* Set how many bytes of runs the cache takes in from now on: the full limit if the stream owes a
  * fence, or if no other stream could want one. Cache lock held; takes the heap lock. */
 void flw_tcache_limit_runs(struct flw_tcache *cache, struct flw_heap *heap);
 
@@ -206,7 +204,7 @@ void flw_tcache_clear_runs(struct flw_tcache *cache, struct flw_heap *heap);
 struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_heap *heap,
                                          uint32_t unit_count);
 
-/* ---- runs of exact size. A size has its set and, if another size occupies that, a second one. If
+/* ---- runs of exact size. A size has the set and, if another size occupies that, a second one. If
  * neither has room, all runs are moved out (flw_tcache_clear_runs): runs that stay keep their
  * neighbours from joining, and keeping some of them longer was measured to cost more memory.
  * Owner, inside or with the cache lock. */
@@ -290,8 +288,8 @@ extern const char flw_no_pool;
 extern _Thread_local struct flw_tcache_hot *flw_tls_cache
     __attribute__((tls_model("initial-exec")));
 
-/* Probable place of a stream's cache: a direct-mapped table whose empty places have a cache that
- * never matches, so that a switch of streams only tests the key. Written by its thread only. */
+/* Probable place of a stream's cache: a direct-mapped table with a cache that never matches in the
+ * empty places, so that a switch of streams only tests the key. Written by the thread only. */
 #define FLW_SWITCH_PLACES_LOG2 10
 #define FLW_SWITCH_PLACES      (1u << FLW_SWITCH_PLACES_LOG2)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a thread's table of caches, keyed by pool handle and stream handle, and their end when the
- * thread ends. Accessed by its thread only. */
+ * thread ends. Accessed by the thread only. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -209,7 +209,7 @@ static void leave(struct flw_thread *thread, uint32_t i)
 }
 
 /* True for a cache that another thread closed, or of a stream that the pool found destroyed. Never
- * true for the current cache, which a call of this thread may be using while its callback runs
+ * true for the current cache, which a call of this thread may be using while the callback runs
  * this. */
 static bool is_over(const struct flw_tcache *cache)
 {
@@ -221,7 +221,7 @@ static bool is_over(const struct flw_tcache *cache)
 #define SWEEP_ENTRIES \
     16 /* twice as many as new caches, at an eighth full; table sizes are multiples */
 
-/* Drop caches of destroyed pools and streams, whose handles may never be used again. Each call
+/* Drop caches of destroyed pools and streams, since the handles may never be used again. Each call
  * checks a few entries, so at most half as many stale caches are kept as are in use. */
 static void sweep(struct flw_thread *thread)
 {

@@ -120,7 +120,7 @@ static void make_batches_unowned(struct flw_heap *heap, struct flw_domain *domai
     flw_class_set_remove(&domain->with_batches, class_index);
 }
 
-/* Make memory of the domain unowned that its completed number covers. */
+/* Make memory of the domain unowned that the completed number covers. */
 static void make_unowned(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_domain *unowned = heap->domains[FLW_UNOWNED];
@@ -222,7 +222,7 @@ static void settle(struct flw_heap *heap, struct flw_deferred *deferred)
     }
     heap->deferred_bytes -= deferred->bytes;
     heap->deferred_count--;
-    if (deferred->run != NULL) { /* its stream got no work for it since the free */
+    if (deferred->run != NULL) { /* the stream got no work for it since the free */
         uint64_t seq = deferred->own_seq != 0 && deferred->domain == domain->index
                            ? deferred->own_seq
                            : flw_domain_free_seq(domain);
@@ -407,7 +407,7 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
         atomic_fetch_add_explicit(&heap->count.order_changes, 1, memory_order_release);
     }
     domain->cleared = domain->seq; /* it cannot be queried any more, and no capture outlives
-                                       its streams */
+                                       the streams */
     if (heap->mixed != NULL) {
         make_unowned(heap, domain); /* kept memory that is complete needs no synchronisation */
     }

@@ -13,12 +13,12 @@ struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_ord
                                      CUstream stream, CUcontext context, uint64_t id);
 /* Return the tracked stream's domain of a handle, or NULL. Heap lock held. */
 struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream);
-/* Return the domain of a stream under another of its names, as NULL and CU_STREAM_LEGACY. Heap
+/* Return the domain of a stream under another of the names, as NULL and CU_STREAM_LEGACY. Heap
  * lock held. */
 struct flw_domain *flw_domain_find_alias(const struct flw_heap *heap, CUstream stream, uint64_t id);
 
 /* Return the next domain in use after *cursor (begin with 0, which is skipped); NULL at the end.
- * Its state may have changed when the caller reads it. Takes the heap lock. */
+ * The state may have changed when the caller reads it. Takes the heap lock. */
 struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor);
 
 /* Begin and end a short driver query that names the domain's stream: a retire, after which the
@@ -28,15 +28,15 @@ bool flw_domain_begin_naming(struct flw_heap *heap, struct flw_domain *domain, b
 /* The same for the next domain in turn that may be named; NULL: none among the next few places. */
 struct flw_domain *flw_domain_begin_naming_next(struct flw_heap *heap);
 void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain);
-/* Query whether the stream is captured, for callers that may name it. OK: it is not, and its
- * fences are cleared. Otherwise CAPTURING, INVALID_STREAM, DRIVER, DEVICE_LOST. Makes driver
- * calls. */
+/* Query whether the stream is captured, for callers that may name the stream. OK: not captured,
+ * and the fences are cleared. Otherwise CAPTURING, INVALID_STREAM, DRIVER, DEVICE_LOST. Makes
+ * driver calls. */
 fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *domain);
 
 /* Record that the domain has completed everything up to `seq`: that memory becomes unowned, and
  * deferred frees that wait for nothing else return to their owners. Heap lock held. */
 void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq);
-/* The same for one of several domains, whose deferred frees are settled together. Returns true if
+/* The same for one of several domains with deferred frees to be settled together. Returns true if
  * flw_heap_settle_deferred must follow the last of them. Heap lock held. */
 FALLOW_NODISCARD bool flw_domain_complete_unsettled(struct flw_heap *heap,
                                                     struct flw_domain *domain, uint64_t seq);
@@ -52,7 +52,7 @@ bool flw_domain_settle_deferred(struct flw_heap *heap, struct flw_domain *domain
 /* Free the place of a stream's domain that is forgotten and owns nothing. Heap lock held. */
 void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain);
 
-/* Record that the domain's handle is gone and nothing covers its memory: all of it needs a
+/* Record that the domain's handle is gone and nothing covers the memory: all of it needs a
  * synchronisation of the context. Heap lock held. */
 void flw_domain_lose(struct flw_heap *heap, struct flw_domain *domain);
 

@@ -15,7 +15,7 @@ static struct {
         uint32_t users;
     } list[FLW_CONTEXTS_MAX];
     uint32_t count;
-    bool has_too_many; /* a context found no place: nothing covers its work */
+    bool has_too_many; /* a context found no place: nothing covers the work */
 } contexts = {.lock = PTHREAD_RWLOCK_INITIALIZER};
 
 static struct {
@@ -41,7 +41,7 @@ static const void *name_of(const struct flw_driver *driver)
     return name;
 }
 
-/* Return its place, or the count. Contexts locked. */
+/* Return the place, or the count. Contexts locked. */
 static uint32_t place_of(const struct flw_driver *driver, CUcontext context)
 {
     uint32_t i = 0;
@@ -169,14 +169,14 @@ static CUresult record_one(struct flw_heap *heap, struct flw_fence *fence)
     return result;
 }
 
-/* True if another context is reported dead, which ends its work. */
+/* True if another context is reported dead, which ends the work. */
 static bool is_over(CUresult result)
 {
     return flw_result_is_gone(result) || flw_result_is_stale(result);
 }
 
-/* Record an event of another context, whose work may use the memory. A dead context has no work,
- * so there is nothing to cover. */
+/* Record an event of another context, because work there may use the memory. A dead context has no
+ * work, so there is nothing to cover. */
 static CUresult record_other(struct flw_heap *heap, struct flw_fence *fence, CUcontext context)
 {
     flw_lock_acquire(&heap->lock);
@@ -232,7 +232,7 @@ CUresult flw_epoch_ask_others(struct flw_heap *heap, const struct flw_fence *fen
     for (struct flw_fence *other = fence->others; other != NULL && result == CUDA_SUCCESS;
          other = other->next) {
         if (other->event == NULL) {
-            continue; /* its context is gone */
+            continue; /* the context is gone */
         }
         flw_heap_count_call(heap);
         atomic_fetch_add_explicit(&heap->count.queries, !is_patient, memory_order_relaxed);

@@ -2,7 +2,7 @@
  *
  * Owns: the surroundings that heaps in context order need to know: the contexts of the process,
  * because work of any of them may access the memory of another (peers, copies), and open captures,
- * because recording a context's event would end them.
+ * because recording a context's event would end a capture.
  * Does not: decide when an epoch is closed (pool/streams/epoch.c).
  *
  * An *epoch* is a fence of the domain in context order: one event per live context, complete when
@@ -24,7 +24,8 @@
 /* Add a context, which may have work from now on. Each add needs a remove. Returns false if there
  * are too many contexts; from then on no epoch is closed. */
 bool flw_contexts_add(const struct flw_driver *driver, CUcontext context);
-/* Remove a context without work: the driver has destroyed it, or it is no longer queried. */
+/* Remove a context without work: the driver has destroyed the context, or events of the context
+ * are no longer queried. */
 void flw_contexts_remove(const struct flw_driver *driver, CUcontext context);
 /* Return the number of live contexts of this driver. */
 uint32_t flw_contexts_count(const struct flw_driver *driver);

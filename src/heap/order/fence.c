@@ -8,15 +8,15 @@
  *   fence     t = seq++ under the lock; record without it; publish (t, event) under it
  *   complete  the largest t found complete covers every point up to it
  *
- * A fence that is queried or waited for without the lock is held by use_count: its event is not
+ * A fence that is queried or waited for without the lock is held by use_count: the event is not
  * recorded again before the last user is done.
  *
  * A record on a stream that is being captured is legal, and the event then belongs to the capture.
- * Querying such an event, or waiting for it, would end the capture and add another stream to it.
- * So the stream is queried for a capture between the record and the first use: a stream leaves a
- * capture only when the capture ends, so a stream in no capture now has no event in one, and this
- * result *clears* all earlier fences. Events of an ended capture report that themselves when
- * queried. A stream in a capture voids the fences that may belong to it. */
+ * Querying or awaiting such an event would end the capture and add another stream to it. So the
+ * stream is queried for a capture between the record and the first use: a stream leaves a capture
+ * only when the capture ends, so a stream in no capture now has no event in one, and this result
+ * *clears* all earlier fences. Events of an ended capture return an error when queried. A stream
+ * in a capture voids the fences that may belong to it. */
 #include "heap/order/fence.h"
 
 #include "base/mutant.h"
@@ -45,7 +45,7 @@ static bool is_asked_later(const struct flw_heap *heap, const struct flw_domain 
            !domain->own_thread_only && !domain->is_foreign && !flw_domain_is_legacy(domain);
 }
 
-/* Debt that a fence takes from its domain, and returns if the record fails. */
+/* Debt that a fence takes from the domain, and returns if the record fails. */
 struct taken {
     struct flw_fence *fence;
     uint64_t seq, unfenced_bytes;

@@ -7,7 +7,7 @@
 
 #include "heap/state/state.h"
 
-/* True if this thread can record a fence of the domain. `is_own`: inside a call on its stream.
+/* True if this thread can record a fence of the domain. `is_own`: inside a call on the stream.
  * Heap lock held. */
 bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain,
                           bool is_own);
@@ -22,14 +22,14 @@ fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
  * Makes driver calls. */
 fallow_status flw_heap_fence_lost(struct flw_heap *heap);
 /* As flw_domain_fence, inside a call on the domain's own stream: if streams may die, only then can
- * its handle be used for a record. */
+ * the handle be used for a record. */
 fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *domain);
 
 /* Result of a fence. */
 enum flw_fenced {
     FLW_FENCED_NOT,  /* none recorded: impossible, or another thread is recording */
     FLW_FENCED,      /* recorded */
-    FLW_FENCED_DONE, /* already complete when queried at once: its memory is unowned or settled */
+    FLW_FENCED_DONE, /* already complete when queried at once: the memory is unowned or settled */
     FLW_FENCED_LAST  /* the same, and no other fence is outstanding */
 };
 
@@ -52,16 +52,16 @@ fallow_status flw_domain_clear(struct flw_heap *heap, struct flw_domain *domain)
 /* Query the newest fences of every domain; complete memory becomes unowned. True if anything
  * completed. Makes driver calls. */
 bool flw_heap_poll(struct flw_heap *heap);
-/* The same within a poll, without domains whose oldest fence was incomplete when queried. */
+/* The same within a poll, without domains with an oldest fence that this poll found incomplete. */
 bool flw_heap_poll_rest(struct flw_heap *heap);
-/* Begin a poll; return its number, which is valid until the next one of any thread. Takes the heap
+/* Begin a poll; return the number, which is valid until the next one of any thread. Takes the heap
  * lock. */
 uint64_t flw_heap_begin_look(struct flw_heap *heap);
 
-/* Query one fence: the oldest or, alternately, another. If it is complete, its memory becomes
- * unowned. Returns its domain, whose next fence may be complete too, or NULL. If a stream's fences
- * were complete again and again and the caller may leap, a later one is queried first, so that
- * more memory is transferred at once. Cost: one query, or two if a leap was too far, for any
+/* Query one fence: the oldest or, alternately, another. If complete, the memory becomes unowned.
+ * Returns the domain, or NULL; the next fence of that domain may be complete too. If a stream's
+ * fences were complete again and again and the caller may leap, a later one is queried first, so
+ * that more memory is transferred at once. Cost: one query, or two if a leap was too far, for any
  * number of streams, and one query for a capture per fence. Makes driver calls. */
 struct flw_domain *flw_heap_ask_one(struct flw_heap *heap, bool may_leap);
 /* True if a fence is outstanding or being recorded, or if, with `taker` not NULL, a stream other
@@ -75,8 +75,8 @@ static inline bool flw_heap_has_open(const struct flw_heap *heap, const struct f
 }
 
 /* Return the stream other than `taker` that has owed a fence for longest and can have one recorded
- * by this thread; the caller must record it, since the stream is in no list any more. NULL: none.
- * Streams that cannot do not owe any more until they get work. Takes the heap lock. */
+ * by this thread; the caller must record the fence, since the stream is in no list any more. NULL:
+ * none. Streams that cannot do not owe any more until the next work. Takes the heap lock. */
 struct flw_domain *flw_heap_take_owing(struct flw_heap *heap, const struct flw_domain *taker);
 
 /* Wait on the host until `seq` of the domain is complete, recording fences if needed. Makes driver

@@ -15,7 +15,7 @@
 #define CONTEXTS 64
 
 struct place {
-    const void *driver; /* one of its functions; NULL: unused */
+    const void *driver; /* one of the functions; NULL: unused */
     CUcontext context;
     uint32_t captures;
     bool is_syncing;
@@ -178,7 +178,7 @@ static fallow_status sync_all(struct flw_heap *heap)
         struct flw_domain *domain = heap->domains[i];
         bool is_covered = domain->ops != NULL && domain->ops != &flw_order_capture &&
                           domain != heap->withheld && (!domain->is_foreign || domain->is_lost);
-        /* Work that reaches a retired stream is marked with its last fence's number,
+        /* Work that reaches a retired stream is marked with the last fence's number,
          * which stays. */
         domain->sync_seq = !is_covered ? 0 : domain->is_retired ? domain->seq - 1 : domain->seq++;
         domain->unfenced_bytes = is_covered ? 0 : domain->unfenced_bytes;
@@ -333,7 +333,7 @@ bool flw_heap_end_copies(struct flw_heap *heap)
     }
     for (unsigned n = 0; atomic_load(&heap->has_open_copies) && n < COPY_TRIES; n++) {
         flw_heap_count_call(heap);
-        bool is_probe = heap->source.is_left_busy; /* its stream is gone */
+        bool is_probe = heap->source.is_left_busy; /* the stream is gone */
         CUresult result =
             is_probe ? heap->driver->cuCtxSynchronize() : heap->driver->cuStreamSynchronize(NULL);
         if (flw_heap_refuse(heap, result, is_probe ? "cuCtxSynchronize" : "cuStreamSynchronize") ==

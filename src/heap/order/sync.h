@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the synchronisation of a context. Synchronisations of any pools of the process must not
- * overlap: one ends the captures of its context, and completes the work that it found at its
+ * overlap: one ends the captures of the context, and completes the work that it found at the
  * begin. So two of them run one after the other, and none begins while a capture is announced.
  * Does not: handle unannounced captures, or contexts beyond the first 64 (which are not kept
  * apart).

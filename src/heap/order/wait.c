@@ -16,7 +16,7 @@ static void release_fence(struct flw_heap *heap, struct flw_fence *fence)
     }
 }
 
-/* Query the other contexts' events of a fence whose first event is complete. Makes driver calls. */
+/* Query the other contexts' events after a fence's first event is complete. Makes driver calls. */
 static inline CUresult ask_others(struct flw_heap *heap, const struct flw_fence *fence,
                                   bool is_patient)
 {
@@ -24,8 +24,8 @@ static inline CUresult ask_others(struct flw_heap *heap, const struct flw_fence 
                                              : flw_epoch_ask_others(heap, fence, is_patient);
 }
 
-/* Discard a fence whose event belongs to a capture and covers nothing. A later fence covers the
- * work; on a retired stream that is the retirement's. Heap lock held. */
+/* Discard a fence with an event that belongs to a capture and covers nothing. A later fence covers
+ * the work; on a retired stream that is the retirement's. Heap lock held. */
 static void void_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence)
 {
     if (!fence->is_unlinked) {
@@ -83,12 +83,12 @@ void flw_domain_fence_cleared(struct flw_heap *heap, struct flw_domain *domain)
     }
 }
 
-/* Interpret the driver's result for a fence. Another context may end before its stream's last
- * fence is queried, and its events with it: the recorded work is over. */
+/* Interpret the driver's result for a fence. Another context may end before the stream's last
+ * fence is queried, and the events with it: the recorded work is over. */
 static CUresult heed_end(const struct flw_heap *heap, const struct flw_fence *fence,
                          CUresult result, bool *out_has_ended)
 {
-    /* Not read from the domain: its place may belong to another stream now. */
+    /* Not read from the domain: the place may belong to another stream now. */
     *out_has_ended = fence->context != heap->context &&
                      (flw_result_is_stale(result) || flw_result_is_gone(result));
     return *out_has_ended ? CUDA_SUCCESS : result;
@@ -101,7 +101,8 @@ static bool is_refusal(CUresult result)
            !flw_result_is_capture_refusal(result);
 }
 
-/* Forget the events of a fence whose context has ended, including kept ones. Heap lock held. */
+/* Forget the events of a fence after the end of the context, including kept ones.
+ * Heap lock held. */
 static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
 {
     fence->event = NULL;
@@ -195,12 +196,12 @@ static bool ask_oldest(struct flw_heap *heap, struct flw_domain *domain, uint64_
     return n > 0;
 }
 
-/* Query the newest fence first: it covers all older ones. If it is incomplete, query from the
+/* Query the newest fence first: it covers all older ones. If that is incomplete, query from the
  * oldest until one is incomplete. A fence that was incomplete at the last query is queried after
- * the oldest, because it cannot be complete if the oldest is not. The stream is queried for a
- * capture only if all fences that may be queried are complete; before that no newer one is.
- * (Memory is transferred in the order and portions in which it was freed: transfers in bulk held
- * up to 3 % more on recorded traces.) Returns true if anything completed. */
+ * the oldest, because all are incomplete if the oldest is. The stream is queried for a capture
+ * only if all fences that may be queried are complete; before that no newer one is. (Memory is
+ * transferred in the order and portions in which it was freed: transfers in bulk held up to 3 %
+ * more on recorded traces.) Returns true if anything completed. */
 static bool poll_domain(struct flw_heap *heap, struct flw_domain *domain, bool *settles)
 {
     struct flw_fence *newest = newest_cleared(domain);

@@ -253,7 +253,7 @@ static void extend_ahead(const struct flw_heap *heap, const struct flw_grow_requ
     place->map_end = flw_min(flw_run_end(place->hole), place->map_begin + wanted);
 }
 
-/* Return the smallest idle handle that fits and holds so many units; its rest becomes
+/* Return the smallest idle handle that fits and holds so many units; the rest becomes
  * free memory. */
 static struct flw_handle *idle_for(const struct flw_heap *heap, uint64_t need_units,
                                    uint64_t most_units, uint32_t kinds)
@@ -269,7 +269,7 @@ static struct flw_handle *idle_for(const struct flw_heap *heap, uint64_t need_un
     return best;
 }
 
-/* Take the missing units from one larger idle handle; its rest becomes free memory. With a single
+/* Take the missing units from one larger idle handle; the rest becomes free memory. With a single
  * stream a new handle would hold less. */
 static void take_larger(struct flw_heap *heap, struct flw_placement *place, struct stock *stock,
                         uint64_t *need_units, uint32_t types)
@@ -423,7 +423,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
 /* ---- sources of whole segments */
 
 /* A dedicated run is exactly as large as the request, so that a cache serves the next request of
- * its size. */
+ * the size. */
 static uint64_t needed_segment_bytes(const struct flw_heap *heap,
                                      const struct flw_grow_request *request)
 {
@@ -438,7 +438,7 @@ static uint64_t segment_bytes(const struct flw_heap *heap, const struct flw_grow
     uint64_t reserved = atomic_load(&heap->reserved_bytes);
     if (request->unit_count >= FLW_MIB >> FLW_UNIT_LOG2 || request->is_single_handle ||
         request->is_exact) {
-        return need; /* an allocation of its own, so that the driver reports its base and size */
+        return need; /* an allocation of its own, so that the driver reports the base and size */
     }
     uint64_t wanted = flw_clamp(reserved / 16, 2 * FLW_MIB, 64 * FLW_MIB);
     wanted = flw_align_down(wanted, heap->source.granularity_bytes);

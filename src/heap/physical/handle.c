@@ -107,7 +107,7 @@ void flw_handle_link_idle(struct flw_heap *heap, struct flw_handle *handle)
 
 void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run)
 {
-    /* In context order the map decides whose an address is: no unit of a segment is 0. */
+    /* In context order the map identifies the pool's addresses: no unit of a segment is 0. */
     if (heap->context_order != NULL) {
         flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, run);
     }

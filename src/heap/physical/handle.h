@@ -17,7 +17,7 @@ struct flw_handle_walk {
 };
 /* Return the next mapped or sleeping handle; NULL: none. */
 struct flw_handle *flw_handle_next(const struct flw_heap *heap, struct flw_handle_walk *walk);
-/* True if the handle begins its range: no driver call may cover both the handle and the memory before. */
+/* True if the handle begins the range: no driver call may cover both the handle and the memory before. */
 static inline bool flw_handle_begins_range(const struct flw_handle_walk *walk,
                                            const struct flw_handle *handle)
 {
@@ -30,7 +30,7 @@ static inline struct flw_handle *flw_handle_at_unit(const struct flw_heap *heap,
 }
 /* Return the first handle that is wholly inside the run, or NULL. Heap lock held. */
 struct flw_handle *flw_handle_inside(const struct flw_heap *heap, const struct flw_span *run);
-/* Remove it from its pages: it is mapped nowhere. Heap lock held. */
+/* Remove it from the pages: it is mapped nowhere. Heap lock held. */
 void flw_handle_detach(struct flw_heap *heap, struct flw_handle *handle);
 static inline uint64_t flw_handle_bytes(const struct flw_handle *handle)
 {
@@ -44,9 +44,9 @@ void flw_heap_lower_reserved(struct flw_heap *heap, uint64_t bytes);
 void flw_heap_set_limit(struct flw_heap *heap, uint64_t limit_bytes);
 /* Update the peak with memory that the driver has given, not with failed requests. */
 void flw_heap_note_peak(struct flw_heap *heap);
-/* Add a segment; in context order its units lead to the run, which fills it. */
+/* Add a segment; in context order the units lead to the run, which fills it. */
 void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run);
-/* Remove a segment. In context order its units are cleared before the driver may give the
+/* Remove a segment. In context order the units are cleared before the driver may give the
  * addresses to others: units that are not 0 are the pool's. Heap lock held. */
 void flw_segment_unlink(struct flw_heap *heap, struct flw_segment *segment);
 

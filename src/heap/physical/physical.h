@@ -89,8 +89,8 @@ bool flw_heap_has_idle_segment(struct flw_heap *heap);
 /* Release a LIVE dedicated run now; the caller guarantees that no work uses it. If the driver
  * refuses, the run moves to heap->withheld, which must exist. False: the device is lost. */
 bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run);
-/* Release exported handles whose blocks are freed and complete; those that the driver refuses stay
- * for the next call. */
+/* Release exported handles of blocks that are freed and complete; those that the driver refuses
+ * stay for the next call. */
 void flw_heap_release_exported(struct flw_heap *heap);
 /* After a sleep, turn idle ranges without mappings into address space. Takes the heap lock. */
 void flw_heap_forget_idle(struct flw_heap *heap);
@@ -98,7 +98,7 @@ void flw_heap_forget_idle(struct flw_heap *heap);
 /* ---- sleep. No other thread acquires, maps or releases memory meanwhile; blocks may be freed. */
 
 /* Unmap and release everything except exported handles; the addresses stay reserved. DRIVER: as
- * before, with all contents. ASLEEP: undoing failed too; asleep with all of its memory and
+ * before, with all contents. ASLEEP: undoing failed too; asleep with all of the memory and
  * contents. */
 fallow_status flw_heap_sleep(struct flw_heap *heap);
 /* Unmap all handles, exported ones optionally; addresses and handles stay. A refused handle stays

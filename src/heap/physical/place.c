@@ -276,7 +276,7 @@ struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run, str
     return run;
 }
 
-/* Make a run LIVE after its memory was mapped. */
+/* Make a run LIVE after the memory was mapped. */
 static struct flw_span *set_live(struct flw_heap *heap, struct flw_span *run, uint64_t seq)
 {
     run->u.run.state = FLW_RUN_LIVE;
@@ -319,7 +319,7 @@ struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placem
     }
     if (flw_run_begin(run) < place->begin) {
         rest = flw_run_split(heap, run, (uint32_t)(place->begin - flw_run_begin(run)));
-        if (rest == NULL) { /* it would begin too early: all of it is the taker's, or unowned */
+        if (rest == NULL) { /* the run would begin too early: all is the taker's, or unowned */
             uint32_t owner = front_owner != FLW_UNOWNED ? front_owner : back_owner;
             flw_heap_put_run_at_point(heap, owner, flw_max(front_seq, back_seq), run);
             return NULL;

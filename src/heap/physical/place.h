@@ -7,7 +7,7 @@
 
 #include "heap/physical/physical.h"
 
-/* Remove the run from its index and make it BUSY, for a growth or a move without the lock. */
+/* Remove the run from the index and make it BUSY, for a growth or a move without the lock. */
 void flw_run_set_busy(struct flw_heap *heap, struct flw_span *run);
 /* Return a run without memory to the index. */
 void flw_run_put_back_unmapped(struct flw_heap *heap, struct flw_span *run);
@@ -37,7 +37,7 @@ struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run,
  * between them. */
 struct flw_placement {
     struct flw_span *left, *hole, *right;
-    struct flw_growable *growable; /* the hole is its tail; NULL: an ordinary growth */
+    struct flw_growable *growable; /* the hole is the tail; NULL: an ordinary growth */
     uint64_t begin, end;           /* of the run to create, in units */
     uint64_t map_begin, map_end;   /* whole pages of the hole that need memory */
 };
@@ -45,7 +45,7 @@ struct flw_placement {
 /* Find the place with the fewest missing pages; false: none. */
 bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *request,
                     struct flw_placement *out);
-/* True if limit and budget allow the request, regardless of its place. */
+/* True if limit and budget allow the request, regardless of the place. */
 bool flw_place_would_serve(const struct flw_heap *heap, const struct flw_grow_request *request);
 /* Reduce the hole to [map_begin, map_end) and set all three aside. False: host memory. */
 bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place);

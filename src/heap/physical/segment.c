@@ -28,7 +28,7 @@ static struct flw_segment *next_idle_segment(struct flw_heap *heap)
     return segment;
 }
 
-/* Take the run of an idle segment out of its index. Returns NULL if host memory runs out. Heap
+/* Take the run of an idle segment out of the index. Returns NULL if host memory runs out. Heap
  * lock held. */
 static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct flw_segment *segment)
 {
@@ -41,8 +41,8 @@ static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct fl
     return heap->mixed == NULL ? NULL : flw_run_cut_shared(heap, run, begin, end);
 }
 
-/* Release an unlinked segment (its one run is BUSY); return the bytes counted for it. If the
- * driver refuses, link the segment again with its run as free as before, and return 0. Makes
+/* Release an unlinked segment (the one run is BUSY); return the bytes counted for it. If the
+ * driver refuses, link the segment again with the run as free as before, and return 0. Makes
  * driver calls. */
 static uint64_t give_segment_back(struct flw_heap *heap, struct flw_segment *segment,
                                   struct flw_span *run)
@@ -97,7 +97,7 @@ bool flw_heap_has_idle_segment(struct flw_heap *heap)
     return has_any;
 }
 
-/* Turn a LIVE dedicated run into free, unowned memory that is set aside; return its segment. Heap
+/* Turn a LIVE dedicated run into free, unowned memory that is set aside; return the segment. Heap
  * lock held. */
 static struct flw_segment *withhold_dedicated(struct flw_heap *heap, struct flw_span *run)
 {

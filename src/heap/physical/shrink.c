@@ -223,8 +223,8 @@ static void unmap_rows(struct flw_heap *heap, const struct cuts *cuts,
 }
 
 /* Remove unmapped handles from a cut. Exported ones are released, and so is the handle of a
- * dedicated run, whose size no other run wants, unless the driver may create no other: these are
- * added to *given. All others are idle. Heap lock held. */
+ * dedicated run, since no other run wants this size, unless the driver may create no other: these
+ * are added to *given. All others are idle. Heap lock held. */
 static uint64_t detach_unmapped(struct flw_heap *heap, const struct flw_span *run,
                                 const bool *is_unmapped, struct flw_handle **given)
 {

@@ -2,7 +2,7 @@
  *
  * Owns: the physical side of a sleep: every mapping is removed, then every handle; runs, spans,
  * pages and hence addresses stay. Each step can be undone until the first handle is released; if
- * the driver refuses that too, the heap is asleep and keeps its memory and contents. Each handle
+ * the driver refuses that too, the heap is asleep and keeps the memory and contents. Each handle
  * records whether it is mapped. Does not: save contents, or wait for calls; the pool does
  * (pool/extensions/sleep).
  *
@@ -35,7 +35,7 @@ static void set_id(struct flw_heap *heap, struct flw_handle *handle, uint64_t id
     flw_lock_release(&heap->lock);
 }
 
-/* The call that stopped a step, and its result. */
+/* The call that stopped a step, and the result. */
 struct stop {
     CUresult result;
     const char *call;

@@ -51,7 +51,7 @@ static bool find_await(struct flw_heap *heap, struct flw_deferred *deferred)
     if (deferred->needs_context_sync) {
         return true;
     }
-    /* Its own stream orders the rest. If that is gone, its work up to the free must be complete
+    /* Its own stream orders the rest. If that is gone, the work up to the free must be complete
      * too. */
     const struct flw_domain *own = heap->domains[deferred->domain];
     bool is_ordered = deferred->domain == FLW_UNOWNED || own->is_known ||

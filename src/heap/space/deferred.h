@@ -14,7 +14,7 @@ void flw_heap_defer_run(struct flw_heap *heap, struct flw_deferred *deferred, st
 void flw_heap_hold_deferred(struct flw_heap *heap, struct flw_deferred *deferred);
 /* Queue a deferred free that is counted already. */
 void flw_heap_queue_deferred(struct flw_heap *heap, struct flw_deferred *deferred);
-/* Remove a deferred free from its queue, for a caller that takes the memory. Cost: the entries
+/* Remove a deferred free from the queue, for a caller that takes the memory. Cost: the entries
  * before it. */
 void flw_heap_withdraw_deferred(struct flw_heap *heap, struct flw_deferred *deferred);
 /* True if only a synchronisation of the context completes one of the deferred frees. */

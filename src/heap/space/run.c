@@ -135,8 +135,8 @@ static inline bool is_alike(const struct flw_run_part *run, const struct flw_run
     return other->state == FLW_RUN_FREE && other->owner == run->owner && other->seq == run->seq;
 }
 
-/* Put a free run into its owner's index, joined with its neighbours. A neighbour with the same
- * number keeps its place by age and only changes its size; all other cases use the general join. */
+/* Put a free run into its owner's index, joined with the neighbours. A neighbour with the same
+ * number keeps the place by age and only changes the size; all other cases use the general join. */
 static FLW_INLINE void index_joined(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_run_part *part = &run->u.run;
@@ -165,7 +165,7 @@ static FLW_INLINE void index_joined(struct flw_heap *heap, struct flw_span *run)
     }
 }
 
-/* Index a run that is never cut; in context order it is alone in its range. */
+/* Index a run that is never cut; in context order it is alone in the range. */
 static FLW_NOINLINE void index_dedicated(struct flw_heap *heap, struct flw_span *run)
 {
     bool is_of_handle = heap->dedicated == NULL;
@@ -288,7 +288,7 @@ static FLW_NOINLINE struct flw_span *skip_units(struct flw_heap *heap, struct fl
     return rest;
 }
 
-/* Cut the first units out of an indexed run, LIVE; the rest stays indexed, at its age. */
+/* Cut the first units out of an indexed run, LIVE; the rest stays indexed, at the age. */
 static FLW_INLINE struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *run,
                                            uint32_t unit_count)
 {

@@ -21,7 +21,7 @@ struct flw_span *flw_heap_find_dedicated(const struct flw_heap *heap,
 /* Take the same out of this free run, which is large enough. */
 struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
                                     uint32_t unit_count, uint32_t align_units);
-/* Make a LIVE run free memory of the domain, marked now, and join its neighbours. */
+/* Make a LIVE run free memory of the domain, marked now, and join the neighbours. */
 void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
 /* The same for a run from a cache: marked with the sequence number of its own free. */
 void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
@@ -31,13 +31,13 @@ void flw_heap_put_run_sets(struct flw_heap *heap, struct flw_domain *domain,
 /* The same with a given point. */
 void flw_heap_put_run_at_point(struct flw_heap *heap, uint32_t owner, uint64_t seq,
                                struct flw_span *run);
-/* Cut a run in two at `unit_count` from its begin; the run keeps the front, the rest is returned
+/* Cut a run in two at `unit_count` from the begin; the run keeps the front, the rest is returned
  * with the same state, in no index. NULL: no host memory, run unchanged. */
 struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint32_t unit_count);
 /* Join an unindexed run with free neighbours of the same owner and state; return the
  * run to index. */
 struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run);
-/* Begin a range of addresses with one run. Its edge, a header of no units, is left of the first
+/* Begin a range of addresses with one run. The edge, a header of no units, is left of the first
  * run and right of the last, so that every run has neighbours. */
 void flw_run_open_stretch(struct flw_span *edge, struct flw_span *run);
 /* True if the run begins the range: the left neighbour is the edge. */
@@ -52,7 +52,7 @@ static inline void flw_run_merge(struct flw_heap *heap, struct flw_span *run)
     run->u.run.right->u.run.left = run->u.run.left;
     flw_page_map_drop_run(&heap->map, run);
 }
-/* Remove a free or unmapped run from its index. */
+/* Remove a free or unmapped run from the index. */
 void flw_run_unindex(struct flw_heap *heap, struct flw_span *run);
 void flw_run_index_by_state(struct flw_heap *heap, struct flw_span *run);
 static inline uint64_t flw_run_bytes(const struct flw_span *run)
@@ -69,7 +69,7 @@ static inline uint64_t flw_run_address(const struct flw_heap *heap, const struct
 {
     return heap->map.base + (uint64_t)run->u.run.begin_unit * FLW_UNIT_BYTES;
 }
-/* Set a LIVE run's slot to its address, free. (The map keeps a dedicated run permanently.) */
+/* Set a LIVE run's slot to the address, free. (The map keeps a dedicated run permanently.) */
 void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run);
 /* Context order: take a complete dedicated run of unit_count to most_units, LIVE. NULL: none. */
 struct flw_span *flw_heap_take_dedicated(struct flw_heap *heap, uint32_t unit_count,

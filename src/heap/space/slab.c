@@ -71,7 +71,7 @@ static struct flw_span *slab_of(const struct flw_heap *heap, struct flw_slot *co
     return slab;
 }
 
-/* Join a point: everything ever freed from the slab must be complete before its memory changes
+/* Join a point: everything ever freed from the slab must be complete before the memory changes
  * owners. */
 static void join_point(const struct flw_heap *heap, struct flw_slab_part *slab,
                        struct flw_point point)
@@ -83,7 +83,7 @@ static void join_point(const struct flw_heap *heap, struct flw_slab_part *slab,
             return;
         }
         if (flw_point_is_complete(heap, &slab->points[i])) {
-            at = i; /* its place is free */
+            at = i; /* the place is free */
         }
     }
     if (at == FLW_POINTS_MAX) {
@@ -370,7 +370,7 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
     uint32_t smallest = heap->map.slab_units[class_index];
     unsigned step = step_within(smallest, run->u.run.unit_count);
     if (domain->current[class_index] != NULL || smallest << step != run->u.run.unit_count) {
-        /* Another thread was faster: its slab is carved first. */
+        /* Another thread was faster: the slab is carved first. */
         flw_heap_put_run(heap, domain, run);
         return domain->current[class_index] != NULL;
     }
@@ -384,7 +384,7 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
     part->run = run;
     part->capture = (uint16_t)domain->capture;
     part->domain = domain->index;
-    /* The run may be the domain's own memory: then its point joins from the start. */
+    /* The run may be the domain's own memory: then the point joins from the start. */
     part->points[0] = (struct flw_point){.domain = domain->index, .seq = run->u.run.seq};
     part->point_count = run->u.run.seq > domain->completed;
     slab->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;

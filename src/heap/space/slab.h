@@ -18,13 +18,13 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
  * again. */
 bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
                          struct flw_span *run);
-/* Make a released capture's slab an ordinary one, whose slots caches may hold. The store is
- * atomic: frees of its other slots read it. */
+/* Make a released capture's slab an ordinary one with slots that caches may hold. The store is
+ * atomic: frees of the other slots read it. */
 void flw_heap_open_slab(const struct flw_heap *heap, struct flw_span *slab);
 /* Take over another domain's batch, now ordered before the domain's next work. */
 void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain,
                           struct flw_batch *batch);
-/* Return the step of the next slab of a class, whose size is the smallest times 2^step: 0 at
+/* Return the step of the next slab of a class, with a size of the smallest times 2^step: 0 at
  * first, up to FLW_SLAB_MAX_UNITS with demand. If that would be few slots and the class has 256
  * times as much memory, up to FLW_SLAB_MANY_SLOTS, so that headers are small compared with slots;
  * then at most `most_units`. */
@@ -35,8 +35,7 @@ unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_inde
 struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain *domain,
                                         unsigned class_index);
 /* The same for a small pool: exactly so many units, beside other slabs. A slab stays while one
- * block of it is allocated, and with it every page that it touches, which is a large part of a
- * small pool. */
+ * block inside is allocated, and so does every page of the slab: a large part of a small pool. */
 struct flw_span *flw_heap_take_crowded(struct flw_heap *heap, struct flw_domain *domain,
                                        uint32_t unit_count);
 /* Turn the uncarved slots of the current slab into a batch, which can change owners. */

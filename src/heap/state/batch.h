@@ -10,10 +10,10 @@
 
 #define FLW_BATCH_SLOTS 64
 
-/* A batch changes owners as a whole: putting or taking one reads none of its slots, whose words
- * are in another core's cache. Slabs count the slots of a batch, and join its point, only when a
- * caller searches for empty slabs; until then the batch is *uncounted* and in the heap's list of
- * those. */
+/* A batch changes owners as a whole: putting or taking one reads no word of a slot, since these
+ * words are in another core's cache. Slabs count the slots of a batch, and join the point, only
+ * when a caller searches for empty slabs; until then the batch is *uncounted* and in the heap's
+ * list of those. */
 struct flw_batch {
     struct flw_batch *next, *prev; /* head of a list: newest number */
     struct flw_batch *uncounted_next, *uncounted_prev;

@@ -5,10 +5,10 @@
  * an event that covers every sequence number so far), *complete* (the largest sequence number
  * found complete).
  *
- *   stream    a CUDA stream: its next work follows all earlier work, so its own memory is reused at
+ *   stream    a CUDA stream: the next work follows all earlier work, so its own memory is reused at
  *             once and never fenced
  *   capture   one stream inside one graph capture: as a stream, but never fenced
- *   context   all work in a context: memory is reusable only when its epoch's event is complete. A
+ *   context   all work in a context: memory is reusable only when the epoch's event is complete. A
  *             heap in context order has one such domain (epoch.h)
  *
  * Sequence numbers increase and never restart, so a point of a domain whose place was reused stays
@@ -31,7 +31,7 @@ struct flw_tcache;
 struct flw_order_ops {
     const char *name;
     bool is_stream;
-    bool reuses_at_once; /* the domain may reuse its free memory before any fence */
+    bool reuses_at_once; /* the domain may reuse the free memory before any fence */
     /* Record an event; makes driver calls with no lock held, for a stream in a suitable section,
      * for a fence with an event. NULL: cannot be fenced. */
     CUresult (*record)(struct flw_heap *heap, const struct flw_domain *domain,
@@ -66,7 +66,7 @@ struct flw_fence {
     struct flw_domain *domain;
     CUevent event;
     CUcontext context;
-    uint64_t context_id; /* of its domain: a handle may belong to another context when an event is
+    uint64_t context_id; /* of the domain: a handle may belong to another context when an event is
                         reused */
     uint64_t seq;
     uint32_t use_count; /* callers that query it or wait for it without the lock */
@@ -77,7 +77,7 @@ struct flw_fence {
  *   1. completed < seq; every fence's seq is in (completed, seq) unless complete; fences
  *      ascend.
  *   2. Batches and runs of the domain have numbers in (0, seq].
- *   3. Domain 0 owns unowned memory: no fences; everything in its lists is complete.
+ *   3. Domain 0 owns unowned memory: no fences; everything in the lists is complete.
  *   4. A place is free (ops NULL) only if every point with this place is complete, and no capture has
  *      raised capture_count.
  *   5. The fences of a stream that is no longer tracked are all cleared.
@@ -90,18 +90,18 @@ struct flw_domain {
     uint64_t context_id;           /* cuCtxGetId of a foreign context; 0: the pool's own, or
                                    unknown */
     uint64_t id;                   /* cuStreamGetId; 0 unknown */
-    uint64_t stream_number;        /* number in `allocation` (stream_ids.h); of a capture: its
+    uint64_t stream_number;        /* number in `allocation` (stream_ids.h); of a capture: the
                                    stream's */
-    bool is_known;                 /* found by its handle (false once retired or lost): places.h */
+    bool is_known;                 /* found by the handle (false once retired or lost): places.h */
     bool is_lost;                  /* destroyed without retire: cannot be fenced */
-    bool is_retired;               /* its last fence is recorded and covers everything that it will
+    bool is_retired;               /* the last fence is recorded and covers everything that it will
                                    ever own */
-    bool own_thread_only;          /* CU_STREAM_PER_THREAD: only its thread may record on it */
+    bool own_thread_only;          /* CU_STREAM_PER_THREAD: only the thread may record on it */
     bool is_foreign;               /* stream of another context, only for announced uses */
-    uintptr_t thread;              /* own_thread_only: its token (thread.h) */
+    uintptr_t thread;              /* own_thread_only: the token (thread.h) */
     uint32_t cache_count;          /* thread caches of the domain */
     struct flw_tcache *caches;     /* these caches, linked by same_next; under the pool's lock */
-    struct flw_domain *next_place; /* in the chain of its handle, or in the list of free places
+    struct flw_domain *next_place; /* in the chain of the handle, or in the list of free places
                               (places.h) */
     uint64_t sync_seq;             /* scratch of a context synchronisation under way */
     uint64_t checked_seq;          /* scratch of the checker */
@@ -109,7 +109,7 @@ struct flw_domain {
         cover; /* lost stream: number of the context's event that covers it, ascending; 0: none */
     uint64_t cover_seq;      /* sequence number that the event covers */
     uint32_t capture;        /* a capture's domain: 1 + the capture's place */
-    uint64_t captured_bytes; /* a capture's domain: bytes of its slabs without live blocks */
+    uint64_t captured_bytes; /* a capture's domain: bytes of the slabs without live blocks */
     uint64_t captured_live;  /* a capture's domain: blocks allocated */
     uint32_t captured_by;    /* a stream's domain: present capture of the stream, 0 none;
                                  atomic */
@@ -134,22 +134,22 @@ struct flw_domain {
      * their record. Only these may be queried and waited for; doing so with others might end a
      * capture. */
     uint64_t cleared;
-    bool is_behind;        /* its newest fence was incomplete when last queried */
+    bool is_behind;        /* the newest fence was incomplete when last queried */
     unsigned done_asks;    /* consecutive queries that found fences complete: the next query leaps
                        (wait.c) */
     unsigned leap_from;    /* number of these before a leap; doubles if a leap goes too far */
-    uint64_t unready_look; /* the last poll that found its oldest fence incomplete */
+    uint64_t unready_look; /* the last poll that found the oldest fence incomplete */
     bool refuses_fences;   /* the driver refused to record or query a fence, and has not done so
-                             since: only a synchronisation of the context completes its memory */
+                             since: only a synchronisation of the context completes the memory */
     uint32_t naming_count; /* threads that are querying the driver about the stream */
     struct flw_fence *oldest, *newest;
 
     struct flw_point after[FLW_POINTS_MAX];      /* ordered after these points: work up to them
-                                                     precedes its next work */
+                                                     precedes the next work */
     uint32_t after_next;                         /* the next place to overwrite */
-    struct flw_deferred *waiting, *waiting_last; /* deferred frees that wait for its fences, by
+    struct flw_deferred *waiting, *waiting_last; /* deferred frees that wait for the fences, by
                                                      ascending number; last: if any */
-    uint64_t ceded; /* the poll for which its caches were last emptied (pool/ladder/steal.c) */
+    uint64_t ceded; /* the poll for which the caches were last emptied (pool/ladder/steal.c) */
     bool is_owing;  /* in heap.owing */
     struct flw_domain *owing_before, *owing_behind;
 
@@ -165,14 +165,14 @@ struct flw_domain {
     struct flw_run_index dedicated_runs; /* runs that fill a handle each */
 };
 
-/* True if the stream must be queried for a capture before some of its fences are.
+/* True if the stream must be queried for a capture before some of the fences are.
  * Heap lock held. */
 static inline bool flw_domain_has_uncleared(const struct flw_domain *domain)
 {
     return domain->newest != NULL && domain->newest->seq > domain->cleared;
 }
 
-/* Return the sequence number of memory freed now. A retired stream takes no more fences: its late
+/* Return the sequence number of memory freed now. A retired stream takes no more fences: the late
  * frees were submitted before the last one. Heap lock held. */
 static inline uint64_t flw_domain_free_seq(const struct flw_domain *domain)
 {

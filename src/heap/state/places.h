@@ -5,7 +5,7 @@
  *
  * INVARIANTS
  *   1. A place below `end` is in `free`, once, if and only if the domain's ops are NULL.
- *   2. Each tracked stream (is_known) is in the chain of its handle, once; the chains hold nothing else.
+ *   2. Each tracked stream (is_known) is in the chain of the handle, once; the chains hold nothing else.
  * Synchronization: the heap lock.
  */
 #ifndef FLW_HEAP_STATE_PLACES_H

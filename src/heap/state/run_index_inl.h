@@ -107,7 +107,7 @@ static inline void flw_run_index_pass_oldest(struct flw_run_index *from, struct 
     to->run_count++;
 }
 
-/* Shrink a run in place: it keeps its age. */
+/* Shrink a run in place: it keeps the age. */
 static inline void flw_run_index_resize(struct flw_run_index *index, struct flw_span *run,
                                         uint32_t begin_unit, uint32_t unit_count)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the state of a heap, the free memory of one pool (batches of slots, slabs, runs, fences,
- * physical handles), its small objects, and the frame around driver calls.
+ * physical handles), the small objects, and the frame around driver calls.
  * Does not: cache for threads (tcache.h), climb the ladder or validate callers' arguments (pool).
  *
- * One lock. It is rarely contended: thread caches take and put back whole batches; and with one
- * lock neighbours of different owners can join. It is never held over a driver call: a function
- * either requires it ("heap lock held") or makes driver calls and takes it itself.
+ * One lock. The lock is rarely contended: thread caches take and put back whole batches; and with
+ * one lock neighbours of different owners can join. No driver call is made under the lock: a
+ * function either requires the lock ("heap lock held") or makes driver calls and takes the lock
+ * itself.
  *
  * INVARIANTS (flw_heap_broken_invariant recomputes them)
- *   1. Runs partition each range of addresses or segment: starting from its edge, each run leads to its right
+ *   1. Runs partition each range of addresses or segment: starting from the edge, each run leads to the right
  *      neighbour, which begins where the run ends, and the last run leads back to the edge.
  *   2. No two neighbours are free with the same owner, nor both unmapped.
  *   3. A page (granularity) has a handle <=> the page's run is neither unmapped nor reserved. While no growth is under
@@ -17,7 +18,7 @@
  *      asleep_bytes.
  *   4. reserved_bytes <= limit_bytes, always: reserved_bytes is raised before the driver call. After the limit was
  *      lowered, reserved_bytes may equal the amount held then, and does not rise.
- *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and its points are the join of
+ *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and the points are the join of
  *      the batches' points. */
 #ifndef FLW_HEAP_STATE_STATE_H
 #define FLW_HEAP_STATE_STATE_H
@@ -40,11 +41,12 @@ struct flw_handle {
     uint64_t id;                    /* CUmemGenericAllocationHandle */
     uint32_t begin_unit;            /* where it is mapped */
     uint32_t unit_count;
-    uint32_t types; /* its kinds: FALLOW_HANDLE_ bits, FLW_HANDLE_RDMA */
+    uint32_t types; /* the kinds: FALLOW_HANDLE_ bits, FLW_HANDLE_RDMA */
     bool is_mapped;
-    bool is_asleep;   /* its place is reserved without contents; id 0: it is not created either */
+    bool is_asleep;   /* the place is reserved without contents; id 0: it is not created either */
     bool is_fresh;    /* created by a wake under way, without contents */
-    bool is_exported; /* importers may have it: it serves this one block and is then released */
+    bool is_exported; /* importers may have the handle, which serves this one block and is then
+                          released */
 };
 
 /* Free memory with points of several domains, or a block held back for announced uses.
@@ -96,7 +98,7 @@ static inline uint32_t flw_run_set_count(const struct flw_run_set *set)
 }
 
 /* Runs between one thread's cache and another's, of one domain, as sets; LIVE to the heap.
- * INVARIANT  at most the content of one cache; empty, or its domain has a cache. */
+ * INVARIANT  at most the content of one cache; empty, or the domain has a cache. */
 struct flw_run_depot {
     struct flw_domain *domain; /* NULL: empty */
     uint64_t occupied;         /* bit i clear: sets[i] is empty */
@@ -107,7 +109,7 @@ struct flw_heap_counters {
     _Atomic uint64_t driver_calls; /* without queries */
     _Atomic uint64_t questions, events, queries, steals, waits, remaps, grows, trims;
     _Atomic uint64_t lost_streams, stream_waits;
-    /* Counts events after which an arena must check the order of its leases again: streams retired
+    /* Counts events after which an arena must check the order of the leases again: streams retired
      * or lost, sleeps, captures released, announcements of captures that may begin unseen. */
     _Atomic uint64_t order_changes;
 };
@@ -125,7 +127,7 @@ struct flw_objects {
 };
 
 /* A set of domains, by place: a bit per place, then a bit per word of those bits, and so on.
- * INVARIANT  a bit of a later level is set <=> its word is not 0. */
+ * INVARIANT  a bit of a later level is set <=> the word is not 0. */
 #define FLW_DOMAIN_SET_LEVELS 3
 #define FLW_DOMAIN_WORDS      (FLW_DOMAIN_COUNT / 64)
 struct flw_domain_set {
@@ -139,9 +141,9 @@ struct flw_slabs {
     /* The slabs of their slots have not counted them yet. */
     struct flw_batch *oldest_uncounted, *newest_uncounted;
     struct flw_span *empty[FLW_CLASS_COUNT]; /* every slot is free */
-    struct flw_class_set with_empty;         /* those whose list is not empty */
+    struct flw_class_set with_empty;         /* classes with a list that is not empty */
     uint64_t bytes;                          /* runs serving slabs */
-    /* The byte offset that a hit adds to its cache for a slab: per class, and for slabs that no
+    /* The byte offset that a hit adds to the cache for a slab: per class, and for slabs that no
      * cache takes (tcache.h). */
     const uint32_t *bin_offsets;
 };
@@ -153,7 +155,7 @@ struct flw_range {
     struct flw_range *next;                  /* by address */
     uint64_t reservation, reservation_bytes; /* reserved from the driver; 0: none */
     uint64_t begin_unit, unit_count;         /* the part of the reservation in use */
-    struct flw_span *edge;                   /* of its stretch; NULL: no runs yet */
+    struct flw_span *edge;                   /* of the stretch; NULL: no runs yet */
     uint64_t mapped_page_end;                /* no page of the range from here on was ever mapped */
 };
 
@@ -177,7 +179,7 @@ struct flw_segments {
 };
 
 /* The fences of all domains, in the order of publication: memory that was freed first is queried first.
- * INVARIANT  a published fence that is neither complete nor void is in here and in its domain's list, once each; no other
+ * INVARIANT  a published fence that is neither complete nor void is in here and in the domain's list, once each; no other
  * is; those of one domain ascend in both. `next` is one of them. */
 struct flw_standing {
     struct flw_fence *oldest, *newest;
@@ -188,7 +190,7 @@ struct flw_standing {
 
 /* Streams with memory that no fence covers yet, the longest-waiting first; the memory is in the heap, or possibly in caches.
  * INVARIANT  in here, once, are the domains with is_owing and no others; each is a tracked stream, so neither retired nor
- * lost, and its place is in use. */
+ * lost, and the place is in use. */
 struct flw_owing {
     struct flw_domain *first, *last;
 };
@@ -202,7 +204,7 @@ struct flw_heap {
     struct flw_source source;
     struct flw_page_map map;
     uint64_t base_unit;    /* map.base in units */
-    unsigned table_shrink; /* number of halvings of its tables (life.h) */
+    unsigned table_shrink; /* number of halvings of the tables (life.h) */
     struct flw_objects objects;
 
     /* Order. */
@@ -211,7 +213,7 @@ struct flw_heap {
     uint32_t domain_end;      /* one past the highest ever used */
     atomic_uint stream_count; /* domains of tracked streams */
     bool streams_may_die;     /* never pass a stored handle to the driver */
-    bool absorbs_unowned;     /* only one stream: its runs join unowned neighbours */
+    bool absorbs_unowned;     /* only one stream: the runs join unowned neighbours */
     struct flw_stream_ids stream_ids;
     struct flw_standing standing;
     struct flw_owing owing;
@@ -225,15 +227,15 @@ struct flw_heap {
     uint64_t deferred_bytes, deferred_count;
     _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses without a fence
                                                                  yet */
-    struct flw_domain *mixed; /* NULL: complete memory is unowned. Otherwise it stays with its
+    struct flw_domain *mixed; /* NULL: complete memory is unowned. Otherwise it stays with the
                                   stream while the stream lives, and memory shared by blocks of
                                   several streams is this domain's, which serves nothing. Only
                                   unmapped does either reach another stream */
-    /* Owns memory that no domain may get before it is unmapped, and serves nothing: exported,
-     * freed and complete memory, and memory mapped without access because the driver refused to
-     * unmap it. NULL: nothing yet. */
+    /* Owns memory that must be unmapped before any domain may get it, and serves nothing:
+     * exported, freed and complete memory, and memory mapped without access because the driver
+     * refused to unmap it. NULL: nothing yet. */
     struct flw_domain *withheld;
-    /* Context order (NULL, 0 elsewhere): its domain; the owner of complete dedicated runs; size
+    /* Context order (NULL, 0 elsewhere): the domain; the owner of complete dedicated runs; size
      * from which a request is a dedicated run; bytes freed since the last epoch was closed. */
     struct flw_domain *context_order, *dedicated;
     uint64_t dedicated_bytes;
@@ -245,7 +247,7 @@ struct flw_heap {
     uint64_t live_run_bytes; /* runs allocated or cached, slabs included */
     /* Units from which a run fills a handle; UINT32_MAX: none need to. */
     _Atomic uint32_t dedicated_units;
-    uint32_t first_dedicated_units;      /* its first value */
+    uint32_t first_dedicated_units;      /* the first value */
     _Atomic uint32_t released_dedicated; /* handles released for a growth since dedicated_units
                                              rose */
 
@@ -295,7 +297,7 @@ void flw_heap_drop_handle(struct flw_heap *heap, struct flw_handle *handle);
 /* Return an unused fence of the context, NULL: no host memory; or free one. Heap lock held. */
 struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context, uint64_t context_id);
 void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence);
-/* Give the fence an event; its context is current. NOT_READY: the driver has no memory for one.
+/* Give the fence an event; the context is current. NOT_READY: the driver has no memory for one.
  * Makes driver calls. */
 CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence);
 /* Create spare events for the next fences, about as many as were created so far. Creating an event
@@ -303,7 +305,7 @@ CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence);
  * calls in such a section. */
 void flw_fence_make_spares(struct flw_heap *heap);
 
-/* Publish a fence: the newest of its domain and of all. Heap lock held. */
+/* Publish a fence: the newest of the domain and of all. Heap lock held. */
 static inline void flw_fence_link(struct flw_heap *heap, struct flw_domain *domain,
                                   struct flw_fence *fence)
 {
@@ -505,7 +507,7 @@ fallow_status flw_heap_refuse(struct flw_heap *heap, CUresult result, const char
 /* The same for a call that requests memory: OUT_OF_MEMORY has its own status and is not
  * remembered. */
 fallow_status flw_heap_answer(struct flw_heap *heap, CUresult result, const char *call);
-/* Record that the context is gone with all its contents. */
+/* Record that the context is gone with all the contents. */
 void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *call);
 static inline bool flw_heap_is_lost(const struct flw_heap *heap)
 {

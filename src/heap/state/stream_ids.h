@@ -38,7 +38,7 @@ static inline void flw_stream_ids_finish(struct flw_stream_ids *stream_ids)
     stream_ids->ids = NULL;
 }
 
-/* Return the next number, for a stream with this id, in its place in `allocation`. After 65,535
+/* Return the next number, for a stream with this id, in the place in `allocation`. After 65,535
  * streams the oldest numbers are reused: a block older than all of them then leads to a younger
  * stream. */
 static inline uint64_t flw_stream_ids_add(struct flw_stream_ids *stream_ids, uint64_t stream_id)
