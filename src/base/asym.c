@@ -44,8 +44,8 @@ bool flw_asym_barrier(void)
     return ask(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-/* The order without MEMBARRIER_CMD_PRIVATE_EXPEDITED. An owner that entered before its key was
- * poisoned stored busy before it read the key. At most that store is still in its processor's
+/* The order without MEMBARRIER_CMD_PRIVATE_EXPEDITED. An owner that entered before the key was
+ * poisoned stored busy before it read the key. At most that store is still in the processor's
  * store buffer. MEMBARRIER_CMD_GLOBAL waits until every processor has switched threads and needs
  * no memory. If the kernel refuses that too, the fallback is time: a store leaves the buffer
  * within a microsecond and at every interrupt. No manual states a bound; this one is 10,000 times

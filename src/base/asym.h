@@ -10,9 +10,9 @@
  * Drainers exclude each other by locks of their own. Several keys may be poisoned before one
  * membarrier.
  *
- * Correctness: the processor may delay the owner's store of busy past its load of the key (store
+ * Correctness: the processor may delay the owner's store of busy past the load of the key (store
  * buffer). membarrier runs a full barrier on every running thread of the process, between the
- * drainer's poison and its read of busy. If the owner's load of the key precedes that barrier, its
+ * drainer's poison and the read of busy. If the owner's load of the key precedes that barrier, the
  * earlier store of busy is visible and the drainer waits. Otherwise the owner reads the poison and
  * does not enter. check.asym_model explores every execution of this protocol on a machine with
  * store buffers and on one with every reordering that ARMv8 permits. It also finds the failures:
@@ -20,7 +20,7 @@
  *
  * Memory orders: busy = 0 (release) pairs with the drainer's acquire load in flw_asym_wait, so the
  * owner's work is complete. The drainer's restore of the key (release) pairs with the owner's test
- * of the key (acquire): the owner reads its cache after the key and so never uses blocks that the
+ * of the key (acquire): the owner reads the cache after the key and so never uses blocks that the
  * drainer has taken. x86 keeps loads in order and only the compiler needs the order; ARMv8 has an
  * instruction for it (ldar, ldapr). A fence before the test would not order the loads after it.
  *
@@ -51,12 +51,12 @@
 struct flw_asym {
     _Atomic uint64_t busy; /* 1: the owner is inside; written by the owner only */
 #if defined(FLW_ASYM_FENCED)
-    _Atomic uint64_t order; /* constant; only the order of its writes matters */
+    _Atomic uint64_t order; /* constant; only the order of the writes matters */
     bool is_unowned;
 #endif
 };
 
-/* Lock that many threads enter as owners and no thread drains: its key never matches. */
+/* Lock that many threads enter as owners and no thread drains: the key never matches. */
 #if defined(FLW_ASYM_FENCED)
 #define FLW_ASYM_UNOWNED   \
     {                      \
@@ -115,7 +115,7 @@ bool flw_asym_barrier(void);
  * MEMBARRIER_CMD_GLOBAL. The caller keeps the poisoned keys poisoned. */
 void flw_asym_settle(void);
 
-/* Slow half of flw_asym_wait: the owner may have lost its processor inside. */
+/* Slow half of flw_asym_wait: the owner may have lost the processor inside. */
 void flw_asym_wait_longer(const struct flw_asym *asym);
 
 /* Wait until the owner has left. Call after a barrier. */

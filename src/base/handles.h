@@ -23,7 +23,7 @@
  * inside is not taken again.
  *
  * INVARIANTS
- *   1. handle is 0, or has the kind, this place and its generation. If not 0, the place
+ *   1. handle is 0, or has the kind, this place and the generation. If not 0, the place
  *      is taken and object is not NULL.
  *   2. generation only increases, by one with each take or renew: no two handles of a table are equal.
  *   3. object changes only while handle is 0, and never while an admitted visitor is inside.
@@ -81,7 +81,7 @@ static inline uint32_t flw_handle_place(const void *handle)
     return (uint32_t)((uintptr_t)handle & (FLW_HANDLE_PLACES_MOST - 1));
 }
 
-/* Take a place for an object under construction; return its handle, NULL if the table is full. */
+/* Take a place for an object under construction; return the handle, NULL if the table is full. */
 void *flw_handles_take(struct flw_handles *table);
 
 /* Accept the handle from now on; the object is complete. */
@@ -108,7 +108,7 @@ static inline void *flw_handles_find(const struct flw_handles *table, const void
     return flw_places_find(table->places, table->count, handle);
 }
 
-/* Publish a dropped object again, under the next handle of its place; return that handle. */
+/* Publish a dropped object again, under the next handle of the place; return that handle. */
 void *flw_handles_renew(struct flw_handles *table, const void *handle);
 
 /* Enter as a visitor: return the object, or NULL. Until flw_handles_leave, await waits and the
@@ -120,7 +120,7 @@ void flw_handles_leave(struct flw_handles *table, const void *handle);
 void flw_handles_each(struct flw_handles *table, void (*visit)(void *object, void *context),
                       void *context);
 
-/* Refuse the handle from now on. Returns the object to one of its droppers; NULL if the object was
+/* Refuse the handle from now on. Returns the object to one of the droppers; NULL if the object was
  * dropped before or never published. */
 void *flw_handles_drop(struct flw_handles *table, const void *handle);
 /* Wait until no visitor is inside a dropped place. The caller must not be a visitor. */

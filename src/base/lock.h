@@ -4,7 +4,7 @@
  *
  * A lock is held for a few hundred instructions, and never over a driver call, a callback or a
  * wait, except FLW_RANK_SEIZE. A waiter spins for about as long, since the holder is usually
- * running, and then sleeps in the kernel, so that a holder that has lost its processor to the
+ * running, and then sleeps in the kernel, so that a holder that has lost the processor to the
  * waiter (SCHED_FIFO beside an ordinary thread) gets it back. A lock word with the holder's id
  * would let the kernel lend the holder the waiter's priority (FUTEX_LOCK_PI); the price would be a
  * read of the thread id in each acquire and release. malloc's locks, which all these threads take
@@ -28,7 +28,7 @@
 /* Lowest first. A thread may only take a lock of a higher rank than every lock it holds. */
 enum flw_lock_rank {
     FLW_RANK_LIFECYCLE = 1, /* end of a thread versus end of a pool */
-    FLW_RANK_SEIZE,         /* a pool's draining of its caches; held over a membarrier and a
+    FLW_RANK_SEIZE,         /* a pool's draining of the caches; held over a membarrier and a
                                 wait */
     FLW_RANK_POOL,          /* one pool's lists: streams, caches, captures */
     FLW_RANK_CACHE,         /* one thread cache: owner's slow path and drainers; never two at
@@ -96,7 +96,7 @@ static inline bool flw_lock_try(struct flw_lock *lock)
     return is_taken;
 }
 
-/* (Without a sanitizer a plain read, which is one instruction with its compare.) */
+/* (Without a sanitizer a plain read, which is one instruction with the compare.) */
 static inline bool flw_lock_is_awaited(const struct flw_lock *lock)
 {
 #if defined(__x86_64__) && !defined(FLW_TSAN)

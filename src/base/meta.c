@@ -69,7 +69,7 @@ bool flw_meta_reserve(struct flw_meta *meta, uint64_t reserve_bytes)
 }
 
 /* Reserve the second range, so that no more than the two is ever reserved: wherever the kernel
- * chooses, or about `below` under that, with the first at its distance if that range is free. */
+ * chooses, or about `below` under that, with the first at the distance if that range is free. */
 static bool reserve_apart(struct flw_meta *first, uint64_t first_bytes, struct flw_meta *second,
                           uint64_t second_bytes, uint64_t distance, uint64_t below)
 {

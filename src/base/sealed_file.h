@@ -14,7 +14,7 @@
 #define FLW_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* Create a memory file of `bytes` zeros with a size that no process can change. (If one process
- * shortens a file, every other process that touches the lost part of its mapping dies of SIGBUS.)
+ * shortens a file, every other process that touches the lost part of the mapping dies of SIGBUS.)
  * Returns -1 and sets errno on failure. */
 static inline int flw_sealed_file_make(const char *name, size_t bytes)
 {

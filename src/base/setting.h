@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: reading settings from text. A table has each setting's type, its destination and the
+ * Owns: reading settings from text. A table has each setting's type, the destination and the
  * message for a value that cannot be read. Does not: parse separators or read variables. Allocates
  * no host memory, so the preload library may use it. */
 #ifndef FLW_BASE_SETTING_H

@@ -21,7 +21,7 @@ static void hang(struct flw_tree *tree, struct flw_tree_node *parent,
     }
 }
 
-/* Make the node the parent of its parent; the order stays. */
+/* Make the node the parent of the parent; the order stays. */
 static void rotate(struct flw_tree *tree, struct flw_tree_node *node)
 {
     struct flw_tree_node *parent = node->up;

@@ -8,7 +8,7 @@
  * Synchronization: the caller's.
  *
  * Driver calls often concern neighbours: a pool maps, uses and unmaps one handle after the other.
- * The tree remembers the last node found. Finding, inserting and removing at that node or its
+ * The tree remembers the last node found. Finding, inserting and removing at that node or the
  * neighbour costs O(1), elsewhere O(log n).
  *
  * INVARIANTS  for all nodes a before b in order: a.end <= b.begin; begin < end;
@@ -35,10 +35,10 @@ struct flw_tree {
     uint32_t seed;
 };
 
-/* Insert a node. Its range must not overlap another's. */
+/* Insert a node. The range must not overlap another's. */
 void flw_tree_insert(struct flw_tree *tree, struct flw_tree_node *node);
 void flw_tree_remove(struct flw_tree *tree, struct flw_tree_node *node);
-/* Insert a node before `next`, whatever its range; as the last if next is NULL. */
+/* Insert a node before `next`, whatever the range; as the last if next is NULL. */
 void flw_tree_insert_before(struct flw_tree *tree, struct flw_tree_node *node,
                             struct flw_tree_node *next);
 /* Search from the root; result as flw_tree_from. */

@@ -23,7 +23,7 @@ enum flw_answer {
     FLW_ANSWER_NO_MEMORY,
     FLW_ANSWER_CAPTURING, /* a capture forbids the call now */
     FLW_ANSWER_STALE,     /* the handle refers to a destroyed object */
-    FLW_ANSWER_GONE,      /* the context or the device is lost with all its contents */
+    FLW_ANSWER_GONE,      /* the context or the device is lost with all the contents */
     FLW_ANSWER_REFUSED
 };
 

@@ -5,7 +5,7 @@
  * Does not: declare driver functions (entry_points.h has their signatures).
  *
  * `check.cuda_abi` compares every name of this file with the toolkit, if there is one. To add one:
- * add it here; a new struct also needs its members in tests/check/cuda_abi.c. */
+ * add it here; a new struct also needs the members in tests/check/cuda_abi.c. */
 #ifndef FLW_DRIVER_CUDA_ABI_H
 #define FLW_DRIVER_CUDA_ABI_H
 

@@ -39,7 +39,7 @@ fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char 
 /* Clear the table. The object stays open. */
 void flw_driver_close(struct flw_driver *driver);
 
-/* Return the address of an entry point by its exported name, in the table or not;
+/* Return the address of an entry point by the exported name, in the table or not;
  * NULL if absent. */
 void *flw_driver_entry(const struct flw_driver *driver, const char *symbol);
 

@@ -6,10 +6,10 @@
  *   need    REQUIRED  a driver without this entry is refused
  *           OPTIONAL  otherwise a feature is off (VMM, pools, ids), or tests skip cases
  *                     (contexts of their own)
- *   symbol  the *exported* name with its suffix, so that no macro of cuda.h renames it;
+ *   symbol  the *exported* name with the suffix, so that no macro of cuda.h renames it;
  *           always the plain entry, never a _ptsz twin
  *   since   driver version that introduced the name (2000: the first), and `before` the version from
- *           which its base name means a newer interface (0: never; cudaTypedefs.h)
+ *           which the base name means a newer interface (0: never; cudaTypedefs.h)
  *
  * To add one: add a line here, call the entry through `struct flw_driver`, export the entry from
  * simcuda (which reads the same list, so forgetting is a link error), and write a conformance

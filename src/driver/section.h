@@ -2,7 +2,7 @@
  *
  * Owns: the frame around driver calls. Inside, a context is current and the thread's capture mode
  * is relaxed, so that calls neither fail during another thread's capture nor end the capture.
- * Afterwards the thread has its previous context and mode.
+ * Afterwards the thread has the previous context and mode.
  * Does not: decide which calls to make, or interpret their results.
  *
  * Sections nest. A section inside another of the same driver and context opens nothing that is
@@ -52,7 +52,7 @@ CUresult flw_section_open(struct flw_driver_section *section, const struct flw_d
                           CUcontext context, enum flw_section_parts parts,
                           _Atomic uint64_t *counter);
 
-/* After a call that needs no context failed because of its context: make this context current, if
+/* After a call that needs no context failed because of the context: make this context current, if
  * another one was. Returns true if the call should be repeated and the section closed; false if
  * there is nothing to close. Makes driver calls. */
 bool flw_section_open_elsewhere(struct flw_driver_section *section, const struct flw_driver *driver,

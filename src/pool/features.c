@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the list of features that a pool may have: the one place that names them all. A build goes without one
- * where it leaves out its line (FLW_WITHOUT_) and its files.
- */
+ * Owns: the list of a pool's possible features, the only place with all their names. A build
+ * without a feature omits the feature's line (FLW_WITHOUT_) and files. */
 #include "pool/extensions/debug/debug.h"
 #include "pool/extensions/recording.h"
 #include "pool/extensions/share.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the beginning and the end of a pool; which features it may have.
- */
+ * Owns: the begin and the end of a pool; the choice of features. */
 #include "pool/pool.h"
 
 #include <stdio.h>
@@ -108,7 +107,8 @@ static const struct flw_source_ops *source_of(const fallow_pool_config *config)
                                                          : NULL;
 }
 
-/* Of the sizes tried, the least that costs recorded and generated workloads nothing (tests/README.md). */
+/* The least of the tried sizes without cost for recorded and generated workloads
+ * (tests/README.md). */
 #define ONE_HANDLE_BYTES FLW_GIB
 
 static uint32_t dedicated_units(const fallow_pool_config *config)
@@ -118,7 +118,7 @@ static uint32_t dedicated_units(const fallow_pool_config *config)
                                UINT32_MAX);
 }
 
-/* Return 0 if the preload reports the end of contexts (place). */
+/* Return 0 if the preload library reports the end of contexts (place). */
 static uint64_t own_context_id(struct flw_pool *pool, const struct flw_pool_place *place)
 {
     unsigned long long id = 0;
@@ -170,7 +170,8 @@ static fallow_status init_heap(struct flw_pool *pool, const struct flw_pool_plac
     return FALLOW_OK;
 }
 
-/* In a driver section. Without identities a new stream under an old handle cannot be told from the old. */
+/* Without stream ids a new stream under an old handle looks like the old one. Call in a driver
+ * section. */
 static fallow_status check_identities(struct flw_pool *pool)
 {
     unsigned long long id = 0;
@@ -219,10 +220,10 @@ static struct flw_pool *new_pool(const fallow_pool_config *config)
     return pool;
 }
 
-/* What a caller that knows its context does not ask for: such a pool is reached by its handle. */
+/* For a pool that callers reach by handle: no context id matches. */
 #define NO_CONTEXT_ID UINT64_MAX
 
-/* From now on epochs of every pool cover this context. */
+/* Let epochs of every pool cover this context from now on. */
 static void join_contexts(struct flw_pool *pool, const struct flw_pool_place *place)
 {
     if (flw_pool_has_epochs(pool)) {
@@ -272,12 +273,12 @@ static fallow_status open_driver(struct flw_pool *pool, const struct flw_pool_pl
 
 /* ---- fork
  *
- * In the child the driver is dead, other threads are gone, and whatever lock one of them held stays held. So the
- * child has no pools: their handles are refused, their memory stays as it is, unseen, and the locks of the process
- * are new. */
+ * In the child the driver is dead, other threads are gone, and locks that they held stay locked.
+ * So the child has no pools: their handles are refused, their memory stays untouched, and the
+ * locks of the process are created anew. */
 
-/* Memory of the tables is kept on purpose: other threads may be inside, and nothing may be waited
- * for. The chain keeps it in reach, so that leak checkers can tell it from a leak. */
+/* The tables are kept on purpose: other threads may be inside, and waiting is not possible. The
+ * chain keeps the tables reachable, so that leak checkers do not report a leak. */
 static _Atomic(struct flw_pool *) abandoned_pools;
 
 static void abandon(struct flw_pool *pool)
@@ -319,7 +320,8 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, forget_pools);
 }
 
-/* The last step: once it is published, other threads may come by. NULL: the table is full. */
+/* Publish the pool, as the last step, since other threads may then use it. NULL: the table is
+ * full. */
 static fallow_pool *open_pool(struct flw_pool *pool, const struct flw_pool_place *place)
 {
     const fallow_pool_config *config = &pool->config;
@@ -345,7 +347,7 @@ static fallow_pool *open_pool(struct flw_pool *pool, const struct flw_pool_place
     return handle;
 }
 
-/* In a driver section. On failure nothing of it is left. */
+/* Create the pool in a driver section. On failure nothing is left. */
 static fallow_status make_pool(struct flw_pool *pool, const struct flw_pool_place *place,
                                fallow_pool **out_pool)
 {
@@ -391,7 +393,7 @@ static fallow_status make_in_context(struct flw_pool *pool, const struct flw_poo
     return status;
 }
 
-/* What makes a context, or ends one, must not end another thread's capture either. */
+/* Creating or ending a context must not end another thread's capture either. */
 static fallow_status make_on_device(struct flw_pool *pool, const struct flw_pool_place *place,
                                     fallow_pool **out_pool)
 {
@@ -459,7 +461,7 @@ static void report_leaks(struct flw_pool *pool)
 {
     struct flw_pool_totals totals;
     uint64_t live = flw_pool_live(pool, &totals);
-    /* Of a lost device frees do nothing: what was freed since then cannot be told. */
+    /* After a device loss frees do nothing, so the frees since then are unknown. */
     if (totals.allocs != totals.frees && !flw_heap_is_lost(&pool->heap)) {
         flw_pool_log(pool, FALLOW_LOG_WARNING, "%llu blocks (%llu bytes) were never freed",
                      (unsigned long long)(totals.allocs - totals.frees), (unsigned long long)live);
@@ -488,7 +490,7 @@ void fallow_pool_destroy(fallow_pool *handle)
     flw_pool_detach_caches(pool);
     flw_captures_forget(pool);
     struct flw_driver_section around, section;
-    bool is_around = /* the context may end here, which is nothing for a capture */
+    bool is_around = /* the context may end here, which no capture notices */
         !flw_heap_is_lost(&pool->heap) &&
         flw_section_open(&around, &pool->driver, NULL, FLW_SECTION_MODE, NULL) == CUDA_SUCCESS;
     (void)flw_heap_has_context(&pool->heap);

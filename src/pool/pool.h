@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: making a pool, and what layers above the pool may use of it. Nothing below the root of this folder includes it.
- */
+ * Owns: creating a pool, and the interface for the layers above. No file below the root of this
+ * folder includes it. */
 #ifndef FLW_POOL_POOL_H
 #define FLW_POOL_POOL_H
 
@@ -15,12 +15,13 @@
 #include "pool/streams/quiesce.h"
 #include "pool/streams/streams.h"
 
-/* fallow_pool_create on a driver that is open already, whose table stays the caller's, and under a name:
- * context_id, not 0, is what flw_context_alloc compares with. */
+/* Parameters of fallow_pool_create on an open driver, with a table that the caller keeps, and with
+ * a name: context_id, not 0, which flw_context_alloc compares. */
 struct flw_pool_place {
     const struct flw_driver *driver;
     uint64_t context_id;
-    /* a request from here on is a driver allocation of its own; 0: the default, which is the most, too */
+    /* size from which a request is a driver allocation of its own; 0: the default, which is also
+     * the largest value */
     uint64_t dedicated_bytes;
     uint64_t reserve_bytes; /* see flw_pool */
 };

@@ -40,8 +40,8 @@ static void give_missed(struct flw_tcache *cache, struct flw_slot *slot, uint64_
 
 #define REFILL_MOST 128
 
-/* How many slots a bin that has none gets: half of what it holds, so that it has room for what
- * comes back; all of it where nothing does because another thread frees. */
+/* Return how many slots an empty bin gets: half of the capacity, to leave room for frees; all if
+ * another thread frees, so that none return. */
 static uint32_t refill_count(struct flw_bin *bin, bool gets_back)
 {
     uint32_t pushes = (uint32_t)(bin->pops - bin->moved_in + bin->moved_out);
@@ -50,8 +50,8 @@ static uint32_t refill_count(struct flw_bin *bin, bool gets_back)
     return (uint32_t)flw_clamp(count, 1, REFILL_MOST);
 }
 
-/* cache lock. Into the bin, the first on top. A callback of the ladder may have filled it meanwhile:
- * what finds no room goes back to the heap. */
+/* Fill the bin, with the first slot on top. A callback of the ladder may have filled it meanwhile:
+ * slots without room return to the heap. Cache lock held. */
 static void refill(struct flw_pool *pool, struct flw_tcache *cache, unsigned class_index,
                    struct flw_slot *const *slots, uint32_t count)
 {
@@ -71,21 +71,21 @@ static void refill(struct flw_pool *pool, struct flw_tcache *cache, unsigned cla
     }
 }
 
-/* Query whether the stream is being captured. If so, a miss must not be served from ordinary memory: a graph would name
- * the block after its free. */
+/* Query whether the stream is being captured. If so, a miss must not be served from ordinary
+ * memory: a graph would use the block after the free. */
 static fallow_status ask_capture(struct flw_pool *pool, struct flw_domain *domain)
 {
     return flw_domain_is_legacy(domain) ? FALLOW_OK : flw_capture_check(pool, domain);
 }
 
-/* True if the answer of ask_capture leaves no memory to allocate; other refusals leave memory that needs no driver
- * call. */
+/* True if this result of ask_capture leaves no memory to allocate; other refusals leave memory
+ * that needs no driver call. */
 static bool forbids_all(fallow_status asked)
 {
     return asked == FALLOW_CAPTURING || asked == FALLOW_DEVICE_LOST;
 }
 
-/* A slot for the caller, with a few more for its bin. */
+/* Take a slot for the caller, and a few more for the bin. */
 static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
                                 unsigned class_index, const fallow_request *request, void **out_ptr)
 {
@@ -138,7 +138,7 @@ static uint32_t handle_types_of(const fallow_request *request)
            (wants_fabric ? (uint32_t)FALLOW_HANDLE_FABRIC : 0u);
 }
 
-/* (Less than a cell is asked for with an alignment that no class has, or for a handle of its own.) */
+/* (Requests below a cell have an alignment that no class has, or need a handle of their own.) */
 static uint32_t run_units(uint64_t size_bytes)
 {
     return (uint32_t)flw_max(flw_div_up(size_bytes, FLW_UNIT_BYTES), FLW_CELL_UNITS);
@@ -184,22 +184,23 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
     return FALLOW_OK;
 }
 
-/* heap lock. A block of a capture's. */
+/* Count a block of a capture. Heap lock held. */
 static void count_captured(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run,
                            const struct flw_slot *slot, uint64_t usable)
 {
     if (run != NULL) {
         run->u.run.owner = domain->index;
         domain->captured_live++;
-    } else { /* a slot's maker counts the slot, whichever stream of the capture allocates it next */
+    } else { /* counted by the slot's creator, whichever stream of the capture allocates it
+                 next */
         uint32_t maker = flw_slot_span(&heap->map, slot)->u.slab.domain;
         heap->domains[maker]->captured_live++;
         heap->domains[maker]->captured_bytes -= usable;
     }
 }
 
-/* Allocate from the heap, without any cache: inside a capture from the capture's own memory, or, for every stream, from
- * memory that no work uses (FLW_UNOWNED). */
+/* Allocate from the heap, without a cache: inside a capture from the capture's memory; for every
+ * stream from memory that no work uses (FLW_UNOWNED). */
 static fallow_status alloc_uncached(struct flw_pool *pool, struct flw_account *account,
                                     struct flw_domain *domain, unsigned class_index,
                                     const fallow_request *request, void **out_ptr)
@@ -261,7 +262,7 @@ static unsigned class_for(const struct flw_pool *pool, const fallow_request *req
         return FLW_CLASS_COUNT;
     }
     uint64_t size_bytes = request->size_bytes;
-    if (flw_pool_has_epochs(pool)) { /* 512 B aligned, as textures want it */
+    if (flw_pool_has_epochs(pool)) { /* 512 B aligned, as textures require */
         size_bytes = flw_max(size_bytes, FLW_EPOCH_LEAST_BYTES);
     }
     uint32_t own_run =
@@ -273,7 +274,7 @@ static unsigned class_for(const struct flw_pool *pool, const fallow_request *req
                                        : flw_class_of_aligned(size_bytes, request->align_bytes);
 }
 
-/* In no stream's order: in all. */
+/* True if the request is for every stream. */
 static bool is_for_every_stream(const struct flw_pool *pool, const fallow_request *request)
 {
     return flw_pool_has_epochs(pool) || (request->flags & FALLOW_REQUEST_EVERY_STREAM) != 0;
@@ -297,7 +298,7 @@ static fallow_status zero_fill(struct flw_pool *pool, const fallow_request *requ
     return flw_heap_refuse(&pool->heap, result, "cuMemsetD8Async");
 }
 
-/* A tag needs a side record; a small block that carries one is freed the slow way. */
+/* A tag needs a side record; a small block with a tag is freed by the slow path. */
 static fallow_status attach_tag(struct flw_pool *pool, const fallow_request *request, void *ptr)
 {
     uint64_t address = (uint64_t)(uintptr_t)ptr;
@@ -320,7 +321,7 @@ static fallow_status attach_tag(struct flw_pool *pool, const fallow_request *req
     return FALLOW_OK;
 }
 
-/* Of a pool in the order of streams. */
+/* For a pool in stream order. */
 static fallow_status alloc_for_every_stream(struct flw_pool *pool, const fallow_request *request,
                                             void **out_ptr)
 {
@@ -386,7 +387,7 @@ fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *reques
     }
     bool is_inside = status == FALLOW_OK;
     struct flw_driver_section section;
-    flw_heap_hold_driver(&pool->heap, &section); /* for the whole of a climb */
+    flw_heap_hold_driver(&pool->heap, &section); /* held for the whole climb */
     const struct flw_extension *front = flw_pool_front(pool);
     status = front != NULL ? front->alloc(pool, request, stream, out_ptr)
                            : flw_pool_alloc_plain(pool, request, stream, out_ptr);
@@ -443,7 +444,7 @@ static uint64_t block_bytes(struct flw_pool *pool, const struct flw_growable *gr
     return bytes;
 }
 
-/* Check that more_bytes addresses are left behind the block; set addresses aside for a new block. */
+/* Check that more_bytes addresses are left behind the block; reserve addresses for a new block. */
 static fallow_status reserve(struct flw_pool *pool, struct flw_growable *growable,
                              uint64_t more_bytes)
 {
@@ -458,7 +459,7 @@ static fallow_status reserve(struct flw_pool *pool, struct flw_growable *growabl
     return has_room ? FALLOW_OK : FALLOW_NOT_SUPPORTED;
 }
 
-/* Account for a growable block's change of size as a free and an allocation. */
+/* Count a growable block's change of size as a free and an allocation. */
 static void resize(struct flw_pool *pool, struct flw_tcache *cache, struct flw_growable *growable,
                    uint64_t had_bytes, const fallow_request *request)
 {
@@ -477,7 +478,7 @@ static void resize(struct flw_pool *pool, struct flw_tcache *cache, struct flw_g
     flw_pool_tell(pool, FLW_TRACE_ALLOC, cache->domain, event);
 }
 
-/* Grow inside the gate. */
+/* Grow, inside the gate. */
 static fallow_status grow(struct flw_pool *pool, struct flw_tcache *cache,
                           struct flw_growable *growable, const fallow_request *request)
 {
@@ -515,7 +516,7 @@ static fallow_status grow(struct flw_pool *pool, struct flw_tcache *cache,
     return status;
 }
 
-/* Cut inside the gate. */
+/* Cut, inside the gate. */
 static fallow_status cut(struct flw_pool *pool, struct flw_tcache *cache,
                          struct flw_growable *growable, const fallow_request *request)
 {
@@ -564,7 +565,7 @@ fallow_status flw_pool_cut(struct flw_pool *pool, struct flw_growable *growable,
     return change_block(pool, growable, request, stream, cut);
 }
 
-/* A hit of a pool in context order, for a call on its handle. */
+/* Allocate from the cache of a pool in context order, for a call with a pool handle. */
 static bool hit_in_context(struct flw_pool *pool, uint64_t size_bytes, void **out_ptr)
 {
     enum flw_hit_kind kind;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: allocate and free. The hit of each is the first screen of its function; everything else is a
- * tail call, so that a hit needs no stack frame. Budget, callee only, checks and statistics on:
- * alloc 34, free 37, of 512 KiB and more 41 instructions (tools/measure shows them).
- */
+ * Owns: allocate and free. The first lines of each function are the hit; everything else is a tail
+ * call, so a hit needs no stack frame. Instructions of the callee, with checks and statistics:
+ * alloc 34, free 37, from 512 KiB on 41 (tools/measure shows them). */
 #include <errno.h>
 #include <string.h>
 
@@ -19,7 +18,7 @@ static FLW_NOINLINE fallow_status free_missed(fallow_pool *pool, void *ptr, fall
 static FLW_NOINLINE fallow_status free_sized_missed(fallow_pool *handle, void *ptr,
                                                     size_t size_bytes, fallow_stream stream);
 
-/* The current cache serves this pool and stream, and is of this kind. */
+/* True if the current cache is of this kind and serves this pool and stream. */
 static FLW_INLINE bool serves(const struct flw_tcache_hot *hot, const void *pool,
                               fallow_stream stream, enum flw_hit_kind kind)
 {
@@ -55,7 +54,7 @@ static FLW_INLINE fallow_status allocate(fallow_pool *pool, size_t size_bytes, f
                                     : alloc_missed(pool, size_bytes, stream, out_ptr);
 }
 
-/* With is_sized what was asked, exactly; another size of its class is for the miss to accept. */
+/* With is_sized the exact requested size hits; the miss accepts other sizes of the class. */
 static FLW_INLINE fallow_status release(fallow_pool *pool, void *ptr, size_t size_bytes,
                                         bool is_sized, fallow_stream stream, enum flw_hit_kind kind)
 {
@@ -72,7 +71,7 @@ static FLW_INLINE fallow_status release(fallow_pool *pool, void *ptr, size_t siz
             return FALLOW_OK;
         }
         if (!is_sized) {
-            stream = hot->stream; /* the same: so that a hit keeps no register for it */
+            stream = hot->stream; /* equal, so that a hit needs no register for it */
             if (flw_hit_is_run(span)) {
                 return kind == FLW_HIT_RECORDED
                            ? flw_entry_free_run_recorded(pool, ptr, stream, hot, span, slot)
@@ -103,7 +102,7 @@ fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
     return release(pool, ptr, size_bytes, true, stream, FLW_HIT_PLAIN);
 }
 
-/* Its recording may have call stacks. */
+/* The recording may have call stacks. */
 static FLW_NOINLINE fallow_status alloc_seen(fallow_pool *handle, size_t size_bytes,
                                              fallow_stream stream, void **out_ptr)
 {
@@ -133,9 +132,9 @@ static FLW_NOINLINE fallow_status alloc_elsewhere(fallow_pool *pool, size_t size
 static FLW_NOINLINE fallow_status free_elsewhere(fallow_pool *pool, void *ptr,
                                                  fallow_stream stream);
 
-/* ---- next door: another of the thread's caches */
+/* ---- another cache of the thread */
 
-/* The thread has a cache for this stream that may be used: make it the current one. */
+/* Make the thread's cache for this stream the current one, if there is a usable one. */
 static inline struct flw_tcache_hot *switch_cache(const void *pool, fallow_stream stream)
 {
     struct flw_tcache *cache = flw_thread_find(pool, stream);
@@ -150,9 +149,9 @@ static inline struct flw_tcache_hot *switch_cache(const void *pool, fallow_strea
     return &cache->hot;
 }
 
-/* The call is for another stream than the last one and the board has a cache of it: try again
- * there. Whether it is this pool's and may be used the hit finds out; at its second miss the
- * streams are equal and this says no. No calls in here, so that no register is saved. */
+/* Make the board's cache for another stream the current one; the caller then retries. The hit
+ * checks the pool and whether the cache may be used; after the second miss the streams are equal
+ * and this returns false. Calls no function, so no register is saved. */
 static inline bool switch_stream(fallow_stream stream)
 {
     if (flw_tls_cache->stream == stream) {
@@ -179,7 +178,7 @@ static fallow_status free_missed(fallow_pool *pool, void *ptr, fallow_stream str
                                  : free_elsewhere(pool, ptr, stream);
 }
 
-/* A guess, from outside: somebody may be emptying the cache. */
+/* An estimate from outside: another thread may be emptying the cache. */
 static inline bool may_hit(const struct flw_tcache_hot *hot, size_t size_bytes)
 {
     uint64_t step = flw_hit_step(size_bytes);
@@ -225,7 +224,7 @@ static fallow_status free_elsewhere(fallow_pool *handle, void *ptr, fallow_strea
     return flw_entry_free(handle, ptr, stream);
 }
 
-/* The front knows what was asked for. */
+/* The front has the requested size. */
 static fallow_status free_sized_by(const struct flw_extension *front, struct flw_pool *pool,
                                    void *ptr, size_t size_bytes, fallow_stream stream)
 {
@@ -263,7 +262,7 @@ static fallow_status free_sized_missed(fallow_pool *handle, void *ptr, size_t si
         atomic_fetch_add(&pool->usage.misuses, 1);
         return FALLOW_INVALID_POINTER;
     }
-    /* Its class by size, or, where alignment chose a larger one, exactly what was asked. */
+    /* The class by size or, if an alignment chose a larger class, the exact requested size. */
     uint64_t usable = span->kind == FLW_SPAN_SLAB ? flw_class_bytes(span->u.slab.class_index)
                                                   : flw_run_bytes(span);
     bool fits = size_bytes != 0 && size_bytes <= FLW_REQUEST_MAX &&

@@ -16,8 +16,8 @@
 #include "pool/streams/epoch.h"
 #include "pool/streams/uses.h"
 
-/* How many leave a full bin: half, so that it has room and something to allocate; all of it where
- * nothing is allocated from it because another thread allocates. */
+/* Return how many slots leave a full bin: half, so that it has both room and slots; all if another
+ * thread allocates. */
 static uint64_t flush_count(struct flw_bin *bin)
 {
     uint64_t count = (uint32_t)bin->pops == bin->seen_pops ? bin->count : (bin->count + 1) / 2;
@@ -25,7 +25,7 @@ static uint64_t flush_count(struct flw_bin *bin)
     return count;
 }
 
-/* Room for one more: the older half of a full bin goes to the heap, or all. */
+/* Make room for one slot: return the older half of a full bin to the heap, or all. */
 static void make_room(struct flw_pool *pool, struct flw_tcache *cache, struct flw_bin *bin,
                       unsigned class_index)
 {
@@ -82,8 +82,7 @@ static void free_run(struct flw_pool *pool, struct flw_tcache *cache, struct flw
     flw_pool_settle(pool, cache->hot.account);
 }
 
-/* What other streams use still, or what was freed inside a capture, must not be allocated for
- * now. */
+/* Defer a block that other streams still use, or that was freed inside a capture. */
 static fallow_status hold_back(struct flw_pool *pool, struct flw_domain *domain,
                                struct flw_slot *slot, const struct flw_side_record *side)
 {
@@ -91,8 +90,8 @@ static fallow_status hold_back(struct flw_pool *pool, struct flw_domain *domain,
                                           : flw_capture_park(pool, domain, slot);
 }
 
-/* heap lock. A captured block comes back: to whom? To its capture; to the freeing stream once that is
- * released. NULL: host memory. */
+/* Return the new owner of a captured block: the capture, or the freeing stream after the capture's
+ * release. NULL: no host memory. Heap lock held. */
 static struct flw_domain *leave_capture(struct flw_pool *pool, struct flw_domain *freeing,
                                         struct flw_span *span, bool has_uses)
 {
@@ -115,7 +114,7 @@ static struct flw_domain *leave_capture(struct flw_pool *pool, struct flw_domain
     return domain;
 }
 
-/* Its word is HELD. */
+/* Free a captured block with a word of HELD. */
 static fallow_status free_captured(struct flw_pool *pool, struct flw_account *account,
                                    struct flw_domain *freeing, struct flw_span *span,
                                    struct flw_slot *slot, const struct flw_side_record *side)
@@ -134,14 +133,14 @@ static fallow_status free_captured(struct flw_pool *pool, struct flw_account *ac
     }
     if (domain != NULL) {
         flw_heap_put_block(heap, domain, slot);
-    } else { /* host memory: lost until the pool goes, nothing breaks */
+    } else { /* no host memory: lost until the pool ends, without an error */
         flw_slot_set_word(slot, flw_slot_address(slot));
     }
     flw_lock_release(&heap->lock);
     return FALLOW_OK;
 }
 
-/* Cover what the stream of the call has freed. */
+/* Fence the memory that the call's stream has freed. */
 static void fence_own(struct flw_pool *pool, struct flw_domain *domain)
 {
     if (!flw_uses_fence_later(pool, domain)) {
@@ -168,11 +167,11 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
     }
 }
 
-/* While a pool still grows, what it frees should be known complete by the time of its next growth,
- * else that growth finds nothing that may move. So for half a peak of freed bytes after a growth
- * there is a fence for every thirty-second of the peak (measured on the recorded traces at a lag of
- * 200 events: 1.03 and 1.04 times the requested bytes instead of 1.08 and 1.06). A step that
- * repeats does not grow and so records none; nor does the last growth of a pool that has settled. */
+/* While a pool grows, memory that it frees should be found complete before the next growth, which
+ * otherwise finds nothing to move. So for half a peak of freed bytes after a growth there is a
+ * fence per thirty-second of the peak (measured on the recorded traces at a lag of 200 events:
+ * 1.03 and 1.04 times the requested bytes instead of 1.08 and 1.06). A repeating step does not
+ * grow and so records none; nor does a settled pool after the last growth. */
 #define FENCES_MOST 16
 
 bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache)
@@ -199,11 +198,11 @@ static void fence_after_growth(struct flw_pool *pool, struct flw_tcache *cache)
     }
     cache->fence_credits--;
     flw_lock_acquire(&pool->heap.lock);
-    cache->domain->unfenced_bytes++; /* cached runs carry the present sequence number too */
+    cache->domain->unfenced_bytes++; /* cached runs have the present sequence number too */
     flw_lock_release(&pool->heap.lock);
     fence_own(pool, cache->domain);
-    /* Memory first empties its caches as seldom as can be; for a single other stream it does not pay (a trace of serving
-     * held 3 % more). */
+    /* Memory first empties caches as rarely as possible; for a single other stream it costs more
+     * (3 % on a serving trace). */
     if (pool->config.economy != FALLOW_MEMORY_FIRST &&
         atomic_load_explicit(&pool->heap.stream_count, memory_order_relaxed) > 2) {
         flw_lock_acquire(&cache->lock);
@@ -236,7 +235,7 @@ static fallow_status misuse(struct flw_pool *pool)
     return FALLOW_INVALID_POINTER;
 }
 
-/* The block is the caller's: its word went from live to `held`. */
+/* Free a block that the caller owns: the word changed from live to `held`. */
 static fallow_status free_claimed(struct flw_pool *pool, struct flw_tcache *cache,
                                   struct flw_span *span, struct flw_slot *slot,
                                   enum flw_slot_state was)
@@ -254,7 +253,7 @@ static fallow_status free_claimed(struct flw_pool *pool, struct flw_tcache *cach
         bool is_slab = span->kind == FLW_SPAN_SLAB;
         uint64_t usable = flw_span_usable_bytes(span);
         flw_lock_acquire(&cache->lock);
-        if (is_slab) { /* passes the bin by: in and out at once */
+        if (is_slab) { /* in and out at once, without the bin */
             flw_tcache_use_bin(cache, span->u.slab.class_index)->moved_out++;
         } else {
             cache->run_pushes++;
@@ -298,7 +297,7 @@ fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stre
     return status;
 }
 
-/* Find the live block at the address: its slot, span and word. NULL: none. */
+/* Return the slot of the live block at the address, with the span and word. NULL: none. */
 static struct flw_slot *find_live(const struct flw_pool *pool, uint64_t address,
                                   struct flw_span **out_span, uint64_t *out_word)
 {
@@ -387,8 +386,8 @@ fallow_status flw_pool_free_complete(struct flw_pool *pool, void *ptr)
     return FALLOW_OK;
 }
 
-/* True if the block must be freed in a stream's order, of any stream since all work that used the block is earlier:
- * memory that importers may have, context order, and memory that a front keeps. */
+/* True if the block must be freed in a stream's order (of any stream, since all work on the block
+ * is earlier): memory that importers may have, context order, and memory that a front keeps. */
 static bool needs_stream(struct flw_pool *pool, const void *ptr)
 {
     uint64_t word;
@@ -409,7 +408,7 @@ fallow_status fallow_free_complete(fallow_pool *handle, void *ptr)
     return status;
 }
 
-/* A hit of a pool in context order, for a call on its handle. */
+/* Free into the cache of a pool in context order, for a call with a pool handle. */
 static bool hit_in_context(struct flw_pool *pool, const void *ptr)
 {
     enum flw_hit_kind kind;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: one body of allocate and one of free, as a cache serves them: inside (between flw_asym_enter and
- * leave, the key matching). The kind is a constant, so that each entry is compiled from them without a
- * question of another's: plain, recorded, sized (entry.c), runs (hit_runs.c), context order (hit_context.h).
- * Does not: find the cache, or know what follows a miss.
- */
+ * Owns: the body of allocate and the body of free, as served by a cache: inside (between
+ * flw_asym_enter and leave, with a matching key). The kind is a constant, so that each entry
+ * compiles to its own case without tests for others: plain, recorded, sized (entry.c), runs
+ * (hit_runs.c), context order (hit_context.h).
+ * Does not: find the cache, or handle a miss. */
 #ifndef FLW_POOL_HIT_H
 #define FLW_POOL_HIT_H
 
@@ -21,13 +21,13 @@
 #define FLW_STORE(p, v) ((p) = (v))
 #endif
 
-/* What an entry is compiled for. */
+/* The kind of an entry. */
 enum flw_hit_kind {
     FLW_HIT_PLAIN,
-    FLW_HIT_RECORDED /* the cache has a ring, which is told */
+    FLW_HIT_RECORDED /* the cache has a ring, which records the call */
 };
 
-/* ---- the account: whole stores, other threads read it as it stands */
+/* ---- the account: whole stores, which other threads read at any time */
 
 static FLW_INLINE void flw_account_add(struct flw_account *account, uint64_t size_bytes)
 {
@@ -43,9 +43,9 @@ static FLW_INLINE void flw_account_subtract(struct flw_account *account, uint64_
     FLW_STORE(account->requested_bytes, account->requested_bytes - (int64_t)size_bytes);
 }
 
-/* ---- a recorded cache tells of its hits by itself: it has a ring, and for a key its own address */
+/* ---- a recorded cache records its own hits: it has a ring, and its own address as the key */
 
-/* Inside a recorded cache; is_ordered as of flw_ring_put. */
+/* Record a hit, inside a recorded cache; is_ordered as in flw_ring_put. */
 static inline void flw_recording_hit(const struct flw_tcache_hot *hot, enum flw_trace_op op,
                                      uint64_t address, uint64_t size_bytes, bool is_ordered)
 {
@@ -65,14 +65,14 @@ static inline bool flw_recording_has_key(const struct flw_tcache_hot *hot)
     return flw_asym_key_is(&hot->key, hot);
 }
 
-/* ---- allocate: a free slot is popped, then given out */
+/* ---- allocate: pop a free slot, then make it live */
 
 static FLW_INLINE uint64_t flw_hit_step(size_t size_bytes)
 {
     return ((uint64_t)size_bytes - 1) >> FLW_BIN_TABLE_LOG2;
 }
 
-/* Of the bin of a size step, below FLW_BIN_TABLE_COUNT. False: it has none. */
+/* Pop from the bin of a size step, below FLW_BIN_TABLE_COUNT. False: empty. */
 static FLW_INLINE bool flw_hit_pop(struct flw_tcache_hot *hot, uint64_t step,
                                    struct flw_slot **out_slot)
 {
@@ -87,7 +87,7 @@ static FLW_INLINE bool flw_hit_pop(struct flw_tcache_hot *hot, uint64_t step,
     return true;
 }
 
-/* Of a run of exactly so many units. False: there is none. */
+/* Pop a run of exactly so many units. False: none. */
 static FLW_INLINE bool flw_hit_pop_run(struct flw_tcache *cache, uint64_t unit_count,
                                        struct flw_slot **out_slot)
 {
@@ -100,14 +100,15 @@ static FLW_INLINE bool flw_hit_pop_run(struct flw_tcache *cache, uint64_t unit_c
     return true;
 }
 
-/* The slot's block is the caller's. is_ordered as of flw_ring_put: the slot was another's a moment ago. */
+/* Make the slot's block live. is_ordered as in flw_ring_put: another thread may have freed the
+ * slot just before. */
 static FLW_INLINE void flw_hit_give(struct flw_tcache_hot *hot, struct flw_slot *slot,
                                     uint64_t size_bytes, void **out_ptr, enum flw_hit_kind kind,
                                     bool is_ordered)
 {
     uint64_t address = slot->word;
     FLW_STORE(slot->allocation, hot->stream_number + size_bytes);
-    flw_slot_set_word(slot, address + FLW_SLOT_LIVE); /* after the allocation, for who looks on */
+    flw_slot_set_word(slot, address + FLW_SLOT_LIVE); /* after the allocation, for observers */
     flw_account_add(hot->account, size_bytes);
     *out_ptr = (void *)(uintptr_t)address;
     if (kind == FLW_HIT_RECORDED) {
@@ -115,9 +116,9 @@ static FLW_INLINE void flw_hit_give(struct flw_tcache_hot *hot, struct flw_slot 
     }
 }
 
-/* ---- free: a pointer names a slot, which is claimed; where it then goes is the entry's */
+/* ---- free: claim the slot of a pointer; the entry then stores it */
 
-/* The slot of a pointer, whatever its value; *out_span where it looked. */
+/* Return the slot of a pointer of any value; *out_span is the span that was read. */
 FLW_SNAPSHOT_INLINE struct flw_slot *flw_slot_of(const struct flw_tcache_hot *hot, const void *ptr,
                                                  struct flw_span **out_span)
 {
@@ -137,7 +138,7 @@ static FLW_INLINE bool flw_slot_is_live(const struct flw_slot *slot, uint64_t ad
            (FLW_MUTANT(DOUBLE_FREE_ACCEPTED) && word == address);
 }
 
-/* One of two threads that free one pointer wins. */
+/* Claim a block: of two threads that free one pointer, one succeeds. */
 static FLW_INLINE bool flw_slot_claim(struct flw_slot *slot, uint64_t live, uint64_t freed)
 {
     bool is_mine = __atomic_compare_exchange_n(&slot->word, &live, freed, false, __ATOMIC_ACQ_REL,
@@ -146,8 +147,8 @@ static FLW_INLINE bool flw_slot_claim(struct flw_slot *slot, uint64_t live, uint
     return is_mine || FLW_MUTANT(DOUBLE_FREE_ACCEPTED);
 }
 
-/* The block is the caller's no more; *out_bytes as it asked for it. False, and nothing has changed: it is
- * no live block, or another thread was first. */
+/* Make the block free; *out_bytes is the requested size. False, without a change: it is not a live
+ * block, or another thread was first. */
 static FLW_INLINE bool flw_hit_take_back(struct flw_tcache_hot *hot, struct flw_slot *slot,
                                          const void *ptr, enum flw_hit_kind kind)
 {
@@ -156,15 +157,15 @@ static FLW_INLINE bool flw_hit_take_back(struct flw_tcache_hot *hot, struct flw_
         FLW_UNLIKELY(!flw_slot_claim(slot, address + FLW_SLOT_LIVE, address))) {
         return false;
     }
-    uint64_t size_bytes = flw_allocation_bytes(slot->allocation); /* no other thread's by now */
-    if (kind == FLW_HIT_RECORDED) { /* before anybody else can have it */
+    uint64_t size_bytes = flw_allocation_bytes(slot->allocation); /* no other thread's now */
+    if (kind == FLW_HIT_RECORDED) { /* before any other thread can get the block */
         flw_recording_hit(hot, FLW_TRACE_FREE, address, size_bytes, true);
     }
     flw_account_subtract(hot->account, size_bytes);
     return true;
 }
 
-/* Into the bin of its class. */
+/* Push the slot into the class's bin. */
 static FLW_INLINE bool flw_hit_push(struct flw_tcache_hot *hot, const struct flw_span *span,
                                     struct flw_slot *slot, const void *ptr, enum flw_hit_kind kind)
 {
@@ -180,7 +181,7 @@ static FLW_INLINE bool flw_hit_push(struct flw_tcache_hot *hot, const struct flw
     return true;
 }
 
-/* Where the hit missed the pointer may be no block's, and the span somebody's new one. */
+/* After a miss the pointer may be of no block, and the span may be new and another thread's. */
 static FLW_INLINE bool flw_hit_is_run(const struct flw_span *span)
 {
     return FLW_LOAD(span->kind) == FLW_SPAN_RUN;
@@ -188,14 +189,14 @@ static FLW_INLINE bool flw_hit_is_run(const struct flw_span *span)
 
 /* ---- from hit to miss */
 
-/* What a call does that no cache can serve: it is checked, counted, and climbs the ladder. Not
- * inside. */
+/* Serve a call that no cache can serve: check, count, and climb the ladder. Called outside a
+ * cache. */
 fallow_status flw_entry_alloc(fallow_pool *handle, size_t size_bytes, size_t align_bytes,
                               fallow_stream stream, void **out_ptr);
 fallow_status flw_entry_free(fallow_pool *handle, void *ptr, fallow_stream stream);
 
-/* Inside `hot` at the call, not at the return: allocate more than the largest class; free what lies in a
- * run's span. (hit_runs.c) */
+/* Inside `hot` at the call, outside at the return: allocate more than the largest class, or free
+ * an address in a run's span (hit_runs.c). */
 fallow_status flw_entry_alloc_run(fallow_pool *handle, size_t size_bytes, fallow_stream stream,
                                   void **out_ptr, struct flw_tcache_hot *hot);
 fallow_status flw_entry_free_run(fallow_pool *handle, void *ptr, fallow_stream stream,

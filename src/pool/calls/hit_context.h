@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the hits of a pool in context order, out of the calling thread's cache. A block that was freed may
- * not be the next one allocated: what is given out comes from bins and run sets that only the heap fills,
- * and what is freed joins the open frees.
+ * Owns: the hits of a pool in context order, from the calling thread's cache. A freed block must
+ * not be the next one allocated: allocations take from bins and run sets that only the heap fills,
+ * and freed blocks join the open frees.
  *
- * Inlined into the hooks, which know the context and whose calls have no pool and no stream.
- */
+ * Inlined into the hooks, which have the context but no pool and no stream. */
 #ifndef FLW_POOL_HIT_CONTEXT_H
 #define FLW_POOL_HIT_CONTEXT_H
 
 #include "pool/calls/hit.h"
 
-/* ---- inside a cache in context order: false, and nothing has changed, where it cannot */
+/* ---- inside a cache in context order: false, without a change, if impossible */
 
 static FLW_INLINE bool flw_context_alloc_inside(struct flw_tcache *cache, uint64_t size_bytes,
                                                 void **out_ptr, enum flw_hit_kind kind)
@@ -24,7 +23,7 @@ static FLW_INLINE bool flw_context_alloc_inside(struct flw_tcache *cache, uint64
         }
     } else {
         uint64_t page_bytes = cache->pool->heap.source.granularity_bytes;
-        if (size_bytes - 1 >= FLW_REQUEST_MAX || /* 0, too */
+        if (size_bytes - 1 >= FLW_REQUEST_MAX || /* including 0 */
             !flw_hit_pop_run(cache, flw_align_up(size_bytes, page_bytes) >> FLW_UNIT_LOG2, &slot)) {
             return false;
         }
@@ -54,7 +53,7 @@ static FLW_INLINE bool flw_context_free_inside(struct flw_tcache *cache, const v
         bin->slots[bin->count++] = slot;
         return true;
     }
-    bin->moved_out++; /* of a run, that of the bin that is not looked at */
+    bin->moved_out++; /* for a run, counts in the unused bin */
     if (FLW_UNLIKELY(span->kind == FLW_SPAN_RUN)) {
         cache->run_pushes++;
         cache->run_out_bytes -= flw_run_bytes(span);
@@ -65,9 +64,9 @@ static FLW_INLINE bool flw_context_free_inside(struct flw_tcache *cache, const v
     return true;
 }
 
-/* ---- the calling thread's present cache: false, and nothing has changed, where it cannot */
+/* ---- the calling thread's current cache: false, without a change, if impossible */
 
-/* Of the pool that has this name (flw_pool_place). */
+/* Allocate from the pool with this name (flw_pool_place). */
 static FLW_INLINE bool flw_context_alloc(uint64_t context_id, uint64_t size_bytes, void **out_ptr,
                                          enum flw_hit_kind kind)
 {
@@ -95,12 +94,13 @@ static FLW_INLINE bool flw_context_free(const void *ptr, enum flw_hit_kind kind)
     return is_done;
 }
 
-/* The same where the cache is recorded: apart, since a hook is not to carry both. */
+/* The same for a recorded cache; separate, so that a hook need not contain both. */
 bool flw_context_alloc_recorded(uint64_t context_id, uint64_t size_bytes, void **out_ptr);
 bool flw_context_free_recorded(const void *ptr);
 
-/* For calls on the handle of a pool in context order: inside the thread's cache of it, which is current then, until
- * flw_asym_leave; *out_kind is what it is. NULL, and not inside: there is none, or it is closed. */
+/* Enter the calling thread's cache for a call with the handle of a pool in context order. The
+ * cache is current then, until flw_asym_leave; *out_kind is the kind. NULL, and not inside: there
+ * is none, or it is closed. */
 static inline struct flw_tcache *flw_context_enter(struct flw_pool *pool,
                                                    enum flw_hit_kind *out_kind)
 {

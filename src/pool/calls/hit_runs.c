@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: allocate and free of runs, what is larger than any class: the hit in the run cache and, where
- * that has none or no room, the straight way to the stream's own free runs under the heap lock.
- * Does not: climb the ladder, or serve anything but a plain call on an open cache.
+ * Owns: allocate and free of runs, blocks larger than any class: the hit in the run cache and, if
+ * the cache has no run or no room, the direct path to the stream's own free runs under the heap
+ * lock.
+ * Does not: climb the ladder, or serve any but plain calls on an open cache.
  *
- * All of it inside the cache: a drainer waits for the owner before it takes the heap lock, so the
- * owner may take that lock inside. Nothing slower happens there: whoever seizes caches waits for it.
- */
+ * All of this runs inside the cache: a drainer waits for the owner before it takes the heap lock,
+ * so the owner may take that lock inside. Nothing slower runs there, since threads that seize
+ * caches wait for it. */
 #include <errno.h>
 
 #include "pool/calls/free.h"
@@ -18,7 +19,7 @@
 #include "pool/streams/bounds.h"
 #include "pool/streams/uses.h"
 
-/* An account may be this far from its last settlement before a call that takes a lock anyway
+/* An account may be this far from the last settlement before a call that takes a lock anyway
  * settles it. (A request that raises the pool's peak settles at once.) */
 #define UNSETTLED_MOST ((int64_t)(64 * FLW_MIB))
 
@@ -34,7 +35,7 @@ static inline bool raises_peak(const struct flw_pool *pool, const struct flw_acc
            atomic_load_explicit(&pool->usage.recent_peak_bytes, memory_order_relaxed);
 }
 
-/* The cache has none of this size. */
+/* Take a run after a miss of the cache. */
 static FLW_INLINE fallow_status take_and(size_t size_bytes, void **out_ptr,
                                          struct flw_tcache *cache, enum flw_hit_kind kind)
 {
@@ -69,7 +70,7 @@ static FLW_INLINE fallow_status take_and(size_t size_bytes, void **out_ptr,
     return FALLOW_OK;
 }
 
-/* (The arguments lie as the caller got them: no register moves.) */
+/* (The arguments are in the caller's order, so no register moves.) */
 static FLW_NOINLINE fallow_status take(fallow_pool *handle, size_t size_bytes, fallow_stream stream,
                                        void **out_ptr, struct flw_tcache *cache)
 {
@@ -120,7 +121,7 @@ fallow_status flw_entry_alloc_run_recorded(fallow_pool *handle, size_t size_byte
     return alloc_run(handle, size_bytes, stream, out_ptr, hot, FLW_HIT_RECORDED);
 }
 
-/* Not inside. */
+/* Called outside a cache. */
 static FLW_NOINLINE fallow_status keep_up(struct flw_tcache *cache, bool earns_fence)
 {
     int saved = errno;
@@ -136,7 +137,7 @@ static FLW_NOINLINE fallow_status keep_up(struct flw_tcache *cache, bool earns_f
     return FALLOW_OK;
 }
 
-/* Inside; out at the end. What is due after a free that took the heap's lock. */
+/* Finish a free that took the heap's lock. Inside at the call, outside at the return. */
 static FLW_INLINE fallow_status end_free(struct flw_pool *pool, struct flw_tcache *cache)
 {
     struct flw_account *account = cache->hot.account;
@@ -153,7 +154,7 @@ static FLW_INLINE fallow_status end_free(struct flw_pool *pool, struct flw_tcach
     return FALLOW_OK;
 }
 
-/* Inside. So much was freed that it is time to look whether the pool has grown. */
+/* Check whether the pool has grown, after enough frees. Inside. */
 static FLW_NOINLINE fallow_status look_for_growth(struct flw_tcache *cache)
 {
     uint64_t grows = atomic_load_explicit(&cache->pool->heap.count.grows, memory_order_relaxed);
@@ -167,7 +168,7 @@ static FLW_NOINLINE fallow_status look_for_growth(struct flw_tcache *cache)
     return FLW_UNLIKELY(earns_fence) ? keep_up(cache, true) : FALLOW_OK;
 }
 
-/* The cache has no room. */
+/* Free a run that has no room in the cache. */
 static FLW_NOINLINE fallow_status put(struct flw_tcache *cache, struct flw_span *run)
 {
     struct flw_pool *pool = cache->pool;
@@ -183,16 +184,17 @@ static FLW_NOINLINE fallow_status put(struct flw_tcache *cache, struct flw_span 
     return end_free(pool, cache);
 }
 
-/* Is it a live block with announced uses? (An address inside of it may differ from a word by as much as another
- * state.) */
+/* True for a live block with announced uses. (An address inside it may differ from a word by as
+ * much as another state.) */
 static inline bool is_used(const struct flw_slot *slot, const void *ptr)
 {
     uint64_t word = FLW_LOAD(slot->word), state = word & FLW_SLOT_STATE_MASK;
     return state == FLW_SLOT_LIVE_USED && word - state == (uint64_t)(uintptr_t)ptr;
 }
 
-/* Inside. It is no hit; where other streams use the run, it is held back until they are done. (No capture is on the
- * stream of an open cache. The arguments lie as the caller got them: no register moves.) */
+/* Free a block that is no hit, inside. A run that other streams use is held back until their work
+ * is complete. (The stream of an open cache is not captured. The arguments are in the caller's
+ * order, so no register moves.) */
 static FLW_NOINLINE fallow_status free_declined(fallow_pool *handle, void *ptr,
                                                 fallow_stream stream, struct flw_tcache_hot *hot,
                                                 struct flw_span *run, struct flw_slot *slot)
@@ -208,12 +210,12 @@ static FLW_NOINLINE fallow_status free_declined(fallow_pool *handle, void *ptr,
         return flw_entry_free(handle, ptr, stream);
     }
     int saved = errno;
-    (void)flw_side_record_take(pool, address, &side); /* its word says that it has one */
+    (void)flw_side_record_take(pool, address, &side); /* the word shows that it has one */
     cache->run_pushes++;
     cache->run_out_bytes -= flw_run_bytes(run);
     flw_account_subtract(hot->account, flw_allocation_bytes(slot->allocation));
     (void)flw_uses_free(pool, cache->domain, slot, &side);
-    errno = saved; /* of memory of the host that was refused */
+    errno = saved; /* of refused host memory */
     return end_free(pool, cache);
 }
 

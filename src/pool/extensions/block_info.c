@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a pool tells of one block, by any address inside of it.
- */
+ * Owns: the description of a block, by any address inside it. */
 #include "base/sized.h"
 #include "pool/state/extension.h"
 #include "pool/state/settings.h"
@@ -32,14 +31,14 @@ static const struct flw_span *run_of(const struct flw_span *span)
     return span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
 }
 
-/* A run's header says the truth of where it is now, however it was reached. */
+/* A run's header has the present place, however the run was found. */
 static bool contains(const struct flw_span *run, uint64_t unit)
 {
     return run->kind == FLW_SPAN_RUN && unit >= run->u.run.begin_unit &&
            unit - run->u.run.begin_unit < run->u.run.unit_count;
 }
 
-/* heap lock. The run around a unit of a segment; NULL: it is in none. */
+/* Return the run around a unit of a segment; NULL: none. Heap lock held. */
 static const struct flw_span *run_of_segment(const struct flw_heap *heap, uint64_t unit)
 {
     const struct flw_segment *segment = heap->segments.newest;
@@ -53,9 +52,9 @@ static const struct flw_span *run_of_segment(const struct flw_heap *heap, uint64
     return run;
 }
 
-/* heap lock. The run of a block around a unit of the range; NULL: none, or a free one. A block of a cell
- * or more has a name in the cell where it begins: walk left, to it, to what ends before, or to where
- * nothing is mapped. */
+/* Return the run of a block around a unit of the range; NULL: none, or a free one. A block of a
+ * cell or more has a name in the cell where it begins: walk left to that cell, to the end of an
+ * earlier block, or to unmapped addresses. Heap lock held. */
 static const struct flw_span *run_of_cells(const struct flw_heap *heap, uint64_t unit)
 {
     const struct flw_page_map *map = &heap->map;
@@ -77,7 +76,7 @@ static const struct flw_span *run_of_cells(const struct flw_heap *heap, uint64_t
     return NULL;
 }
 
-/* heap lock. The slab or run that contains an offset; NULL: none that blocks come from. */
+/* Return the slab or run that contains an offset; NULL: none with blocks. Heap lock held. */
 static const struct flw_span *span_containing(const struct flw_heap *heap, uint64_t offset)
 {
     uint64_t unit = offset >> FLW_UNIT_LOG2;
@@ -88,7 +87,7 @@ static const struct flw_span *span_containing(const struct flw_heap *heap, uint6
     return run != NULL && run->u.run.slab != NULL ? run->u.run.slab : run;
 }
 
-/* What the caller holds of the front's raw block; false: the address is not the caller's. */
+/* Return the caller's part of the front's raw block; false: the address is not in it. */
 static bool describe_user(const struct flw_extension *front, struct flw_pool *pool,
                           uint64_t address, fallow_block *block)
 {

@@ -14,17 +14,17 @@ struct driver_place {
     CUdevice device;
 };
 
-/* The helpers of this process. When it exits a driver ends by handlers of its own, and what calls it after
- * them has undefined behaviour: so ours, which waits for every helper's end, has to run before. It is
- * registered anew with each driver and device, after the driver registered its own.
+/* The helpers of this process. At exit a driver shuts down in its own handlers, and later calls
+ * have undefined behaviour. So our handler, which waits for the end of all helpers, must run
+ * earlier. It is registered again for each driver and device, after the driver registered its own.
  *
- * `mutex` is one of the system, taken with no ranked lock held, and held over no driver call. */
+ * `mutex` is a system mutex, taken with no ranked lock held, and not held over a driver call. */
 static struct {
     pthread_mutex_t mutex;
     pthread_cond_t ended;
-    uint32_t running;       /* mutex; detached ones too */
-    _Atomic bool is_over;   /* they end, and none starts any more */
-    uint32_t watched_count; /* mutex; the rest too */
+    uint32_t running;       /* mutex; including detached ones */
+    _Atomic bool is_over;   /* they end, and no new one starts */
+    uint32_t watched_count; /* mutex, as all further fields */
     struct driver_place watched[64];
 } helpers = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
 
@@ -34,7 +34,7 @@ static void find_own(struct flw_pool *pool, void *context)
     *own += pool->helper.is_there && pthread_equal(pool->helper.thread, pthread_self());
 }
 
-/* Its thread has ended. */
+/* Join a helper that has ended. */
 static void join_ended(struct flw_pool *pool, void *context)
 {
     (void)context;
@@ -44,8 +44,8 @@ static void join_ended(struct flw_pool *pool, void *context)
     }
 }
 
-/* Whoever calls exit() in a signal handler may hold what a helper waits for: not for ever. One that calls it
- * itself, from a callback, is not waited for. */
+/* A caller of exit() in a signal handler may hold something that a helper waits for, so the wait
+ * has a limit. A helper that calls exit() itself, from a callback, is not waited for. */
 static void end_helpers(void)
 {
     uint32_t own = 0;
@@ -66,7 +66,7 @@ static void end_helpers(void)
     pthread_mutex_unlock(&helpers.mutex);
 }
 
-/* mutex. A table that is full is no reason to go without: it costs a registration each time. */
+/* Mutex held. If the table is full, each helper registers the handler again. */
 static bool watch_exit(struct driver_place place)
 {
     for (uint32_t i = 0; i < helpers.watched_count; i++) {
@@ -116,7 +116,7 @@ bool flw_pool_start_helper(struct flw_pool *pool)
     return has_helper;
 }
 
-/* True: the caller's to join. Else there is none, or the end of the process has seen it end. */
+/* True: the caller must join. Otherwise there is none, or the end of the process has joined it. */
 static bool take_helper(struct flw_pool *pool)
 {
     pthread_mutex_lock(&helpers.mutex);

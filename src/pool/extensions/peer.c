@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: which other devices may access the pool's memory, from the start and at run time.
- */
+ * Owns: the devices that may access the pool's memory, from the start and at run time. */
 #include "pool/extensions/peer.h"
 
 #include "fallow/share.h"
@@ -10,7 +9,8 @@
 #include "pool/state/table.h"
 #include "pool/streams/cache.h"
 
-/* Does the peer, which exists, reach the pool's device? A driver without the question has no other. */
+/* Query whether the existing device `peer` can access the pool's device. Drivers without the query
+ * have no other device. */
 static CUresult ask(struct flw_pool *pool, int peer, int *out_can)
 {
     const struct flw_driver *driver = &pool->driver;
@@ -63,7 +63,8 @@ fallow_status flw_pool_check_peer(struct flw_pool *pool, int peer)
     return FALLOW_OK;
 }
 
-/* Of the list of devices with access; its own is the first. 0: not in it. */
+/* Return the place in the list of devices with access, whose first is the pool's own. 0: not
+ * listed. */
 static uint32_t find(const struct flw_source *source, int device)
 {
     for (uint32_t i = 1; i < source->access_count; i++) {
@@ -77,7 +78,7 @@ static uint32_t find(const struct flw_source *source, int device)
 struct change {
     int device;
     bool is_allowed;
-    bool *out_is_half; /* the driver refused the way back, too */
+    bool *out_is_half; /* the driver also refused the undo */
 };
 
 static CUresult apply(struct flw_heap *heap, uint64_t address, uint64_t bytes, const void *context)
@@ -87,14 +88,14 @@ static CUresult apply(struct flw_heap *heap, uint64_t address, uint64_t bytes, c
                                       change->is_allowed);
 }
 
-/* A refusal leaves this stretch as the change made it. */
+/* A refusal leaves this range as changed. */
 static CUresult undo(struct flw_heap *heap, uint64_t address, uint64_t bytes, const void *context)
 {
     const struct change *change = context;
     CUresult result = heap->source.ops->set_peer(&heap->source, address, bytes, change->device,
                                                  !change->is_allowed);
     *change->out_is_half |= flw_heap_refuse(heap, result, "cuMemSetAccess") != FALLOW_OK;
-    return CUDA_SUCCESS; /* on to the next */
+    return CUDA_SUCCESS; /* continue with the next */
 }
 
 static void note(struct flw_source *source, const struct change *change)
@@ -122,7 +123,7 @@ static fallow_status change_all(struct flw_pool *pool, const struct change *chan
     }
     CUresult result = flw_heap_each_stretch(heap, apply, undo, change);
     if (result == CUDA_SUCCESS) {
-        FLW_EACH_EXTENSION (pool, row, each_stretch) { /* one has such memory: imports */
+        FLW_EACH_EXTENSION (pool, row, each_stretch) { /* imports are such memory */
             result = row->each_stretch(pool, apply, undo, change);
         }
         if (result != CUDA_SUCCESS) {
@@ -145,7 +146,7 @@ static fallow_status change_all(struct flw_pool *pool, const struct change *chan
     return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : status;
 }
 
-/* The turn is this thread's. Nothing to do where it is so already. */
+/* Change one peer, during this thread's turn; nothing to do if it is already so. */
 static fallow_status change_peer(struct flw_pool *pool, const struct change *change)
 {
     struct flw_source *source = &pool->heap.source;

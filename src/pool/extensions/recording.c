@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: recorders of pools: their handles, their beginning and end, and what is told beside hits.
- * Does not: keep records or write files; src/record does.
+ * Owns: recorders of pools: their handles, their begin and end, and the records of events other
+ * than hits.
+ * Does not: store records or write files; src/record does.
  *
- * Whoever uses a recorder comes by its handle, as a visitor (base/handles.h); the end drops the handle, then
- * waits for visitors.
- */
+ * Users of a recorder enter by the handle, as visitors (base/handles.h); the end drops the handle,
+ * then waits for visitors. */
 #include "pool/extensions/recording.h"
 
 #include <errno.h>
@@ -36,10 +36,10 @@ struct recording {
 
 static struct flw_handle_place places[256];
 static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_RECORDER, places);
-static struct recording recordings[sizeof places / sizeof *places]; /* one a place */
+static struct recording recordings[sizeof places / sizeof *places]; /* one per place */
 
-/* The pool's recording, until its handle is left. NULL: there is none, or it is over; nothing is to be
- * left. */
+/* Enter the pool's recording, until the handle is left. NULL: there is none, or it has ended;
+ * nothing must be left. */
 static const struct recording *enter_of(struct flw_pool *pool, const fallow_recorder **out_handle)
 {
     const fallow_recorder *handle = atomic_load(&pool->recorder);
@@ -66,11 +66,11 @@ size_t flw_recording_list_holders(struct flw_pool *pool, struct flw_scribe_holde
     return count;
 }
 
-/* ---- what was there */
+/* ---- blocks at the begin */
 
 struct look {
     struct flw_live_block *blocks;
-    size_t count, room; /* more were counted than there was room for: again */
+    size_t count, room; /* more were counted than there was room for: repeat */
 };
 
 static void see(void *context, const struct flw_live_block *block)
@@ -85,8 +85,9 @@ static void see(void *context, const struct flw_live_block *block)
 #define SETTLE_NS   100000
 #define SETTLE_MOST 300
 
-/* A hit changes its block, then puts its record; the walk may have come between the two. Whoever was
- * inside during the walk is waited for, but not for long: its thread may wait for room in its ring. */
+/* A hit changes the block, then writes the record, and the walk may have run in between. Wait for
+ * owners that were inside during the walk, but not for ever: such a thread may wait for room in
+ * the ring. */
 static void await_hits(struct flw_pool *pool)
 {
     struct flw_tcache *caches[256];
@@ -95,7 +96,7 @@ static void await_hits(struct flw_pool *pool)
     struct flw_tcache *cache = pool->caches;
     for (; cache != NULL && count < sizeof caches / sizeof *caches; cache = cache->next) {
         if (atomic_load_explicit(&cache->hot.asym.busy, memory_order_acquire) != 0) {
-            caches[count++] = cache; /* its memory stays a cache's */
+            caches[count++] = cache; /* the memory remains a cache's */
         }
     }
     flw_lock_release(&pool->lock);
@@ -109,7 +110,7 @@ static void await_hits(struct flw_pool *pool)
     }
 }
 
-/* Host memory is taken between two walks, never during one, which holds the heap's lock. */
+/* Host memory is allocated between two walks, never during one, which holds the heap's lock. */
 static void look_up(void *context, struct flw_warm *warm, struct flw_names *names)
 {
     struct flw_pool *pool = context;
@@ -153,7 +154,7 @@ static uint32_t stream_of(struct flw_recorder *recorder, const struct flw_domain
                             domain->id != 0 ? domain->id : (uint64_t)(uintptr_t)domain->stream);
 }
 
-/* The owner is kept out while its cache changes. */
+/* The owner is kept out while the cache changes. */
 static void set_ring(struct flw_tcache *cache, struct flw_ring *ring, uint32_t stream)
 {
     flw_lock_acquire(&cache->lock);
@@ -202,10 +203,10 @@ static bool adopt(struct flw_pool *pool, struct flw_tcache *cache, const struct 
     return is_done;
 }
 
-/* ---- what is told beside hits */
+/* ---- events other than hits */
 
-/* Its handle is left before the look: that may wait for Python, whose holder may be about to end the recording. What
- * is found means the same in any recording. */
+/* Leave the handle before the stack is walked: the walk may wait for Python, and the thread with
+ * Python's lock may be about to end the recording. The result means the same in any recording. */
 static bool alloc_asked(struct flw_pool *pool)
 {
     const fallow_recorder *handle;
@@ -218,7 +219,7 @@ static bool alloc_asked(struct flw_pool *pool)
     return depth > 0 && flw_callstack_look(depth, (flags & FALLOW_RECORD_ENTER_PYTHON) != 0);
 }
 
-/* With the stack that the call was made in, where it has been seen. */
+/* Record an event, with the call's stack if it was walked. */
 static void put(struct flw_recorder *recorder, const struct flw_ring_entry *wanted, bool has_stack)
 {
     struct flw_ring_entry entry = *wanted;
@@ -251,7 +252,7 @@ static void happened(struct flw_pool *pool, enum flw_trace_op op, const struct f
     errno = saved;
 }
 
-/* Dumps, where the recorder is to. */
+/* Dump, if configured. */
 static void failed(struct flw_pool *pool, const struct flw_domain *domain,
                    const fallow_oom_report *report)
 {
@@ -325,7 +326,7 @@ static fallow_status make_recorder(struct flw_pool *pool, const fallow_record_co
                : flw_recorder_create(&settings, out_recorder);
 }
 
-/* Threads that have not heard of it yet see a stack more, or one less. */
+/* Threads that have not read this yet record one stack more or less. */
 static void see_stacks(struct flw_pool *pool, bool are_seen)
 {
     if (atomic_exchange(&pool->sees_stacks, are_seen) != are_seen) {
@@ -333,7 +334,7 @@ static void see_stacks(struct flw_pool *pool, bool are_seen)
     }
 }
 
-/* The handle has been dropped: no new visitor comes. Its place is free afterwards. */
+/* The handle is dropped, so no new visitor enters. The place is free afterwards. */
 static fallow_status end(const struct recording *recording, const fallow_recorder *handle)
 {
     struct flw_pool *pool = recording->pool;
@@ -342,13 +343,13 @@ static fallow_status end(const struct recording *recording, const fallow_recorde
     detach_caches(pool);
     flw_handles_await(&table, handle);
     flw_handles_free(&table, handle);
-    fallow_status status = flw_recorder_finish(recorder); /* where that fails it detaches, too */
+    fallow_status status = flw_recorder_finish(recorder); /* a failed stop detaches too */
     flw_recorder_destroy(recorder);
-    atomic_store(&pool->recorder, NULL); /* the next one's caches are its own */
+    atomic_store(&pool->recorder, NULL); /* the next recording changes the caches itself */
     return status;
 }
 
-/* The pool is this recording's. After a failure the place is free. */
+/* Begin the recording, which owns the pool's recorder. After a failure the place is free. */
 static fallow_status begin(struct flw_pool *pool, const fallow_record_config *config,
                            fallow_recorder *handle)
 {
@@ -444,7 +445,8 @@ static void orphan(struct flw_pool *pool)
     see_stacks(pool, false);
     if (recording != NULL) {
         flw_recorder_abandon(recording->recorder);
-        pool->abandoned_recorder = recording->recorder; /* its rings stay: somebody may be in one */
+        pool->abandoned_recorder = recording->recorder; /* the rings stay: a thread may be in
+                                                            one */
         flw_handles_free(&table, handle);
     }
 }

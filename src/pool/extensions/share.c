@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: blocks that other processes have, and the blocks of other processes that are here: export,
- * import, the end of both.
+ * Owns: blocks shared between processes: export, import, the end of both.
  *
- * An exported handle serves the block that it was made for and no other: importers may hold it for as
- * long as they like, and the pool is not told. When that block is freed and complete, its run comes
- * to the domain `heap.withheld`, which serves nothing, and is unmapped; the driver keeps the memory
- * for those who still have it.
- */
+ * An exported handle serves only the block that it was created for: importers may keep it for any
+ * time, and the pool is not notified. When that block is freed and complete, the run moves to the
+ * domain `heap.withheld`, which serves nothing, and is unmapped; the driver keeps the memory for
+ * the importers. */
 #include "pool/extensions/share.h"
 
 #include <stdlib.h>
@@ -27,7 +25,7 @@ FLW_DEFINE_INIT_SIZED(fallow_share)
 
 struct flw_import {
     struct flw_import *next;
-    uint64_t pointer;     /* what the caller holds */
+    uint64_t pointer;     /* the caller's address */
     uint64_t base, bytes; /* base 0: no addresses */
     uint64_t handle;      /* 0: none */
     bool is_mapped;
@@ -46,7 +44,7 @@ static CUmemAllocationHandleType driver_type(uint32_t type)
 
 /* ---- export */
 
-/* heap lock. The handle that the live block at an offset has for itself; NULL: it shares one. */
+/* Return the handle that the live block at an offset fills; NULL: it shares one. Heap lock held. */
 static struct flw_handle *own_handle(const struct flw_heap *heap, uint64_t offset, uint32_t type)
 {
     const struct flw_span *run = flw_page_map_span_at(&heap->map, offset);
@@ -57,7 +55,7 @@ static struct flw_handle *own_handle(const struct flw_heap *heap, uint64_t offse
     return is_own ? handle : NULL;
 }
 
-/* The free of the block is to take the slow path. False: it is not live any more. */
+/* Make the free of the block take the slow path. False: it is not live any more. */
 static bool mark_special(struct flw_slot *slot)
 {
     uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
@@ -67,13 +65,13 @@ static bool mark_special(struct flw_slot *slot)
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* The block's handle, from now on exported. *out_first: the number of this export if it made it so;
- * else 0. */
+/* Mark the block's handle as exported. *out_first: the number of this export if it was the first,
+ * otherwise 0. */
 static fallow_status claim_handle(struct flw_pool *pool, const fallow_block *block, uint32_t type,
                                   struct flw_handle **out_handle, uint64_t *out_first)
 {
     struct flw_heap *heap = &pool->heap;
-    /* Only where it begins does the map lead to a run. */
+    /* The map leads to a run only from the first byte. */
     const struct flw_extension *front = flw_pool_front(pool);
     struct flw_view view = {.raw = (uint64_t)(uintptr_t)block->base};
     bool is_known = front == NULL || front->view(pool, view.raw, &view);
@@ -155,7 +153,8 @@ static fallow_status share_block(struct flw_pool *pool, const void *ptr, fallow_
     status = export_handle(pool, block.handle, share);
     if (status != FALLOW_OK && first != 0) {
         flw_lock_acquire(&heap->lock);
-        if (pool->sharing.export_count == first) { /* else another may have made something of it */
+        if (pool->sharing.export_count == first) { /* otherwise another thread may have
+                                                       exported it too */
             flw_heap_unmark_exported(heap, handle);
         }
         flw_lock_release(&heap->lock);
@@ -197,7 +196,7 @@ fallow_status fallow_export(fallow_pool *handle, const void *ptr, uint32_t type,
 
 /* ---- the end of an import */
 
-/* In a driver section. What is left of it, in the order in which it can go. False: the driver refuses. */
+/* Release the rest of an import, step by step. False: the driver refuses. In a driver section. */
 static bool give_up(struct flw_pool *pool, struct flw_import *import)
 {
     struct flw_source *source = &pool->heap.source;
@@ -212,7 +211,8 @@ static bool give_up(struct flw_pool *pool, struct flw_import *import)
         import->base = result == CUDA_SUCCESS ? 0 : import->base;
         is_given &= flw_heap_refuse(&pool->heap, result, "cuMemAddressFree") == FALLOW_OK;
     }
-    if (import->handle != 0) { /* the memory is another's, who waits for it, addresses or not */
+    if (import->handle != 0) { /* the memory is another process's, which waits for it, with or
+                                   without addresses */
         result = source->ops->release(source, import->handle);
         import->handle = result == CUDA_SUCCESS ? 0 : import->handle;
         is_given &= flw_heap_refuse(&pool->heap, result, "cuMemRelease") == FALLOW_OK;
@@ -220,7 +220,8 @@ static bool give_up(struct flw_pool *pool, struct flw_import *import)
     return is_given;
 }
 
-/* In a driver section: nothing uses it any more. What the driver refuses to give up is tried again later. */
+/* End an import that no work uses any more. Parts that the driver refuses to release are retried
+ * later. In a driver section. */
 static void end_import(struct flw_pool *pool, struct flw_import *import)
 {
     if (give_up(pool, import)) {
@@ -233,7 +234,7 @@ static void end_import(struct flw_pool *pool, struct flw_import *import)
     flw_lock_release(&pool->sharing.lock);
 }
 
-/* In a driver section. Those that the driver has refused to give up, each once. */
+/* Retry the imports that the driver refused to release, each once. In a driver section. */
 static void end_again(struct flw_pool *pool)
 {
     flw_lock_acquire(&pool->sharing.lock);
@@ -258,8 +259,8 @@ static void collect_ended(struct flw_pool *pool)
     }
 }
 
-/* Exported handles whose blocks are freed and complete go back, and what the driver had refused to give up of
- * imports; driver calls. Not inside the gate. */
+/* Release exported handles of blocks that are freed and complete, and retry refused imports. Makes
+ * driver calls, not inside the gate. */
 static void collect(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
@@ -273,7 +274,7 @@ static void collect(struct flw_pool *pool)
         (void)flw_heap_poll(heap);
         flw_heap_leave_driver(heap, &section);
     }
-    if (flw_gate_enter(&pool->gate, false) == FALLOW_OK) { /* else a later call finds it */
+    if (flw_gate_enter(&pool->gate, false) == FALLOW_OK) { /* otherwise a later call does it */
         flw_heap_release_exported(heap);
         flw_gate_leave(&pool->gate);
     }
@@ -291,7 +292,7 @@ static bool is_sound(const struct flw_pool *pool, const fallow_share *share)
            (share->type != FALLOW_HANDLE_FD || share->descriptor >= 0);
 }
 
-/* In a driver section. On failure what there is of it is to be ended. */
+/* On failure the caller ends the parts that exist. In a driver section. */
 static CUresult map_import(struct flw_pool *pool, const fallow_share *share,
                            struct flw_import *import, const char **call)
 {
@@ -325,7 +326,7 @@ static CUresult map_import(struct flw_pool *pool, const fallow_share *share,
     return source->ops->set_access(source, import->base, import->bytes);
 }
 
-/* Takes the import, which the caller has where the answer is OK. */
+/* Takes over the import if the result is OK. */
 static fallow_status import_share(struct flw_pool *pool, const fallow_share *share,
                                   struct flw_import *import)
 {
@@ -344,8 +345,8 @@ static fallow_status import_share(struct flw_pool *pool, const fallow_share *sha
     return status;
 }
 
-/* A change of peers is not to fall between a mapping and its place in the list. A sleeping pool imports
- * and unimports as well: then as a turn of its own. */
+/* Keep a change of peers from running between a mapping and the place in the list. A sleeping pool
+ * imports and unimports too, as a turn of its own. */
 static bool enter(struct flw_pool *pool)
 {
     struct flw_backoff backoff = {0};
@@ -440,7 +441,7 @@ fallow_status fallow_unimport(fallow_pool *handle, void *ptr)
     if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
         return FALLOW_OK;
     }
-    bool is_turn = enter(pool); /* from here on no change of peers misses it */
+    bool is_turn = enter(pool); /* from here on every change of peers includes it */
     struct flw_import *import = take_import(pool, (uint64_t)(uintptr_t)ptr);
     if (import == NULL) {
         leave(pool, is_turn);
@@ -457,7 +458,7 @@ fallow_status fallow_unimport(fallow_pool *handle, void *ptr)
     if (status == FALLOW_OK) {
         atomic_fetch_sub(&pool->sharing.imported_bytes, bytes);
         end_import(pool, import);
-    } else { /* it is as it was; of a lost device, until the pool goes */
+    } else { /* as before; after a loss, until the pool ends */
         put_import(pool, import);
     }
     if (is_inside) {
@@ -485,7 +486,7 @@ static CUresult each_import(struct flw_pool *pool, flw_heap_stretch_function set
     return result;
 }
 
-/* Of others' memory, which the driver keeps for as long as it is mapped or has a handle. */
+/* Return the bytes of imports, which the driver keeps while they are mapped or have a handle. */
 static uint64_t bytes_of(const struct flw_import *import)
 {
     uint64_t bytes = 0;

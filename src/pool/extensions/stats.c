@@ -27,7 +27,7 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.peak_live_bytes = flw_max(stats.peak_live_bytes, stats.peak_requested_bytes);
     stats.reserved_bytes = atomic_load(&heap->reserved_bytes);
     stats.peak_reserved_bytes = atomic_load(&heap->peak_reserved_bytes);
-    /* A growth under way is counted before the driver call; the peak rises only after the call. */
+    /* A growth is counted before the driver call; the peak rises only after the call. */
     stats.reserved_bytes = flw_min(stats.reserved_bytes, stats.peak_reserved_bytes);
     stats.alloc_count = totals.allocs;
     stats.free_count = totals.frees;
@@ -103,7 +103,7 @@ fallow_status fallow_pool_reset_peaks(fallow_pool *handle)
     }
     flw_pool_reset_peaks(pool);
     flw_lock_acquire(&pool->heap.lock);
-    uint64_t reserved = atomic_load(&pool->heap.reserved_bytes); /* a growth under way, too */
+    uint64_t reserved = atomic_load(&pool->heap.reserved_bytes); /* including a growth under way */
     atomic_store(&pool->heap.peak_reserved_bytes,
                  flw_min(reserved, atomic_load(&pool->heap.peak_reserved_bytes)));
     flw_lock_release(&pool->heap.lock);
@@ -129,8 +129,8 @@ int fallow_pool_last_driver_error(fallow_pool *handle, const char **out_call)
     return error;
 }
 
-/* As a turn of its own: what another thread is getting from the driver, or releasing, is counted
- * before it is there. */
+/* As a turn of its own: memory that another thread is acquiring or releasing is counted before it
+ * exists. */
 static const char *find_broken_invariant(struct flw_pool *pool)
 {
     bool has_begun = flw_gate_await_turn(&pool->gate);

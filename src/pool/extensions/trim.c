@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: giving memory back: on request (trim, a lower limit), with time (decay).
- */
+ * Owns: releasing memory on request (trim, a lower limit) and over time (decay). */
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
 #include "pool/state/table.h"
@@ -23,7 +22,7 @@ fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t 
         return FALLOW_DEVICE_LOST;
     }
     if (flw_gate_enter(&pool->gate, deadline_ns != 0) != FALLOW_OK) {
-        return FALLOW_OK; /* asleep: there is nothing left to release */
+        return FALLOW_OK; /* asleep: nothing left to release */
     }
     atomic_store(&pool->heap.dedicated_units,
                  pool->heap.first_dedicated_units); /* another phase begins */
@@ -56,8 +55,8 @@ fallow_status fallow_pool_set_limit(fallow_pool *handle, size_t limit_bytes)
                : FALLOW_OK;
 }
 
-/* What streams grew the pool for, rather than wait, stays for as long as they go on needing it: each look halves what
- * is known of it, and their misses raise it again. */
+/* Memory that streams needed to avoid waits stays while they need it: each check halves the
+ * recorded need, and misses raise it again. */
 static uint64_t waitless_floor(struct flw_pool *pool, uint64_t most)
 {
     uint64_t bytes = atomic_load_explicit(&pool->budget.waitless_bytes, memory_order_relaxed);
@@ -65,14 +64,15 @@ static uint64_t waitless_floor(struct flw_pool *pool, uint64_t most)
     return flw_min(bytes, flw_waitless_most(most));
 }
 
-/* What the last two seconds needed is the floor; above it idle memory goes after decay_ms. */
+/* Keep the need of the last two seconds; release idle memory above it after decay_ms. */
 static void decay(struct flw_pool *pool)
 {
     if (pool->config.decay_ms == UINT32_MAX) {
         return;
     }
     uint64_t now = flw_clock_coarse_ns(), last = atomic_load(&pool->demand.decay_ns);
-    /* A thread that hits only settles nothing: where memory may go, the sum is worth its lock. */
+    /* A thread with hits only settles nothing: if memory may be released, the sum is worth the
+     * lock. */
     flw_pool_note_demand(pool, flw_pool_requested(pool), now);
     if (last == 0 || now - last < pool->config.decay_ms * 1000000ull ||
         atomic_load(&pool->open_captures) != 0) {
@@ -84,7 +84,7 @@ static void decay(struct flw_pool *pool)
     if (atomic_load(&pool->heap.reserved_bytes) > floor) {
         (void)flw_pool_drain(pool, NULL, NULL);
         flw_pool_complete(pool);
-        flw_pool_fence_all(pool); /* complete by the next time */
+        flw_pool_fence_all(pool); /* complete by the next call */
         (void)flw_heap_release_idle(&pool->heap, floor, 0);
     }
 }

@@ -10,8 +10,8 @@ static bool raise_to(_Atomic int64_t *peak, int64_t value)
     return value > seen;
 }
 
-/* Return the account's maximum since its settlement or the last reset of the peaks. A reset during an allocation may
- * leave the peak below the present value. */
+/* Return the account's maximum since the settlement or the last reset of the peaks. A reset during
+ * an allocation may leave the peak below the present value. */
 static int64_t account_peak(const struct flw_account *account)
 {
     int64_t peak = __atomic_load_n(&account->peak_requested_bytes, __ATOMIC_RELAXED);
@@ -40,7 +40,7 @@ void flw_pool_settle(struct flw_pool *pool, struct flw_account *account)
     if (base + peak <= atomic_load(&pool->usage.recent_peak_bytes)) {
         return;
     }
-    /* Others may have freed what they have not settled yet: the sum over all knows. */
+    /* Other threads may have unsettled frees, which only the sum over all accounts includes. */
     int64_t highest = flw_pool_requested(pool) + (peak - delta);
     (void)raise_to(&pool->usage.peak_requested_bytes, highest);
     if (raise_to(&pool->usage.recent_peak_bytes, highest)) {
@@ -63,7 +63,7 @@ void flw_pool_reset_peaks(struct flw_pool *pool)
         int64_t peak = __atomic_load_n(&account->peak_requested_bytes, __ATOMIC_RELAXED);
         int64_t now = __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
         (void)raise_to(&pool->usage.peak_requested_bytes, requested + peak - now);
-        /* Fails if its thread has settled the account or raised the peak meanwhile. */
+        /* Fails if the thread has settled the account or raised the peak meanwhile. */
         (void)__atomic_compare_exchange_n(&account->peak_requested_bytes, &peak, now, false,
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     }
@@ -75,7 +75,7 @@ void flw_pool_reset_peaks(struct flw_pool *pool)
 void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
                            int64_t requested_bytes, int64_t live_bytes)
 {
-    flw_pool_settle(pool, account); /* so that the sum below has this thread's part */
+    flw_pool_settle(pool, account); /* so that the following sum includes this thread */
     int64_t now = atomic_fetch_add(&pool->usage.requested_bytes, requested_bytes) + requested_bytes;
     atomic_fetch_add(&pool->usage.special_live_bytes, live_bytes);
     atomic_fetch_add(
@@ -89,7 +89,7 @@ static FLW_SNAPSHOT uint64_t read_word(const uint64_t *word)
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-/* Of a bin of blocks of so many bytes. */
+/* Add a bin of blocks of so many bytes. */
 static FLW_SNAPSHOT void add_bin(const struct flw_bin *bin, uint64_t bytes,
                                  struct flw_pool_totals *totals)
 {
@@ -109,8 +109,9 @@ static FLW_SNAPSHOT void add_cache(struct flw_tcache *cache, struct flw_pool_tot
     totals->misses += read_word(&cache->misses);
     totals->live_bytes += (int64_t)(read_word(&cache->run_out_bytes) - run_bytes);
     totals->cached_bytes += run_bytes;
-    struct flw_class_set used =
-        cache->context_id == 0 ? cache->used_bins : flw_class_set_all(); /* a hit frees to any */
+    struct flw_class_set used = cache->context_id == 0
+                                    ? cache->used_bins
+                                    : flw_class_set_all(); /* a hit frees to any class */
     FLW_EACH_CLASS (c, &used) {
         add_bin(flw_tcache_bin(cache, c), flw_class_bytes(c), totals);
     }
@@ -190,11 +191,12 @@ uint64_t flw_pool_captured_bytes(const struct flw_pool *pool)
     return bytes;
 }
 
-/* ---- what was needed lately */
+/* ---- recent need */
 
 #define WINDOW_NS 250000000ull
 
-/* Begin the window that `now` is in. The one that began at `begin` moves back, and any in between needed as much as now. */
+/* Begin the window of `now`. The window that began at `begin` moves back, and windows in between
+ * needed as much as now. */
 static FLW_NOINLINE void begin_window(struct flw_demand *demand, uint64_t begin, uint64_t requested,
                                       uint64_t now)
 {

@@ -6,7 +6,8 @@
 
 #include "pool/state/side_records.h"
 
-/* Both locks. False: it is not allocated. `owner` is the domain of a captured block. */
+/* Describe a slot; false: not allocated. `owner` is the domain of a captured block. Both locks
+ * held. */
 static bool describe(struct flw_pool *pool, const struct flw_slot *slot, uint32_t owner,
                      struct flw_live_block *block)
 {
@@ -16,7 +17,7 @@ static bool describe(struct flw_pool *pool, const struct flw_slot *slot, uint32_
         return false;
     }
     block->address = word & ~FLW_SLOT_STATE_MASK;
-    /* Only a block that carries a tag, or may, has a side record to look for. */
+    /* Only a block that has a tag, or may have one, has a side record. */
     const struct flw_side_record *side =
         state == FLW_SLOT_LIVE ? NULL : flw_side_record_find(pool, block->address);
     block->tag = side != NULL ? side->tag : 0;

@@ -30,7 +30,7 @@ fallow_status flw_gate_wait(struct flw_gate *gate, bool may_wait)
 bool flw_gate_await(struct flw_gate *gate, bool may_wait)
 {
     struct flw_backoff backoff = {0};
-    for (;;) { /* one look decides: those who wait outside count themselves in and out */
+    for (;;) { /* one check decides: waiting callers count themselves in and out */
         if (atomic_load(&gate->inside) == 0) {
             return true;
         }

@@ -6,7 +6,7 @@
 
 #include "pool/state/settings.h"
 
-/* ---- what the driver refused */
+/* ---- refusals of the driver */
 
 static const struct {
     fallow_log_level level;
@@ -26,7 +26,7 @@ static const struct {
          "do not sleep"},
 };
 
-/* "cuMemCreate answered CUDA_ERROR_NOT_PERMITTED"; false: it was not refused. */
+/* Write "cuMemCreate answered CUDA_ERROR_NOT_PERMITTED"; false: it was not refused. */
 static bool read_refusal(const struct flw_pool *pool, unsigned kind, char *text, size_t room)
 {
     const struct flw_refusal *refusal = &pool->heap.source.refusals[kind];
@@ -68,7 +68,7 @@ void flw_pool_say_insisted(struct flw_pool *pool)
         call, flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.last_error)));
 }
 
-/* What was insisted on, and what to do. */
+/* Log which required feature is missing, and what to do. */
 static void say_unsupported(const struct flw_pool *pool)
 {
     const fallow_pool_config *config = &pool->config;
@@ -88,7 +88,7 @@ static void say_unsupported(const struct flw_pool *pool)
                  refusals[kind].name, text);
 }
 
-/* ---- what came to nothing */
+/* ---- failures of create */
 
 #define MIB_OF(bytes) ((unsigned long long)((bytes) >> 20))
 

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: lines to the log about what the driver or the host refused a pool.
- */
+ * Owns: log lines about refusals of the driver or the host. */
 #ifndef FLW_POOL_STATE_SAY_H
 #define FLW_POOL_STATE_SAY_H
 
 #include "pool/state/pool.h"
 
-/* What the driver has refused and was not insisted on: a line each, once. Cheap where nothing is
- * new. */
+/* Log each refusal of a feature that is not required, once. Cheap if nothing is new. */
 void flw_pool_say_refusals(struct flw_pool *pool);
-/* A growth was refused: if it asked for kinds of handles that were insisted on, a line, once. */
+/* After a refused growth with required kinds of handles: log a line, once. */
 void flw_pool_say_insisted(struct flw_pool *pool);
-/* Create ended with this status: which call, table or setting it was, and what to do. */
+/* Log the call, table or setting that made create fail, and what to do. */
 void flw_pool_say_no_heap(const struct flw_pool *pool, fallow_status status);
-/* At their smallest the tables found no room; what was there before is. */
+/* Log that the tables found no room even at their smallest, and how much there was. */
 void flw_pool_say_no_tables(const struct flw_pool *pool);
 void flw_pool_say_small_tables(const struct flw_pool *pool);
-/* The driver does not take so many bytes back, or addresses or events alone: the call that it refused last. */
+/* Log that the driver keeps so many bytes, or addresses or events only, with the last refused
+ * call. */
 void flw_pool_say_what_stays(const struct flw_pool *pool, uint64_t bytes);
 
 #endif

@@ -57,7 +57,7 @@ void flw_pool_log(const struct flw_pool *pool, fallow_log_level level, const cha
 #define KNOWN_CHECKS \
     (FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE | FALLOW_CHECK_LEAKS)
 
-/* Context order goes without what names streams, and without what its memory cannot be. */
+/* Return the first setting that context order does not support. */
 static const char *refused_in_context_order(const fallow_pool_config *config)
 {
     return config->reuse_policy != FALLOW_REUSE_WAIT ? "reuse_policy: FALLOW_ORDER_CONTEXT has none"

@@ -5,15 +5,15 @@
 
 #define FIRST_BUCKETS_LOG2 10
 
-/* Only where there are buckets. */
+/* Requires buckets. */
 static struct flw_side_record **bucket_of(const struct flw_pool *pool, uint64_t address)
 {
     return &pool->side_records.buckets[((address >> 8) * 0x9E3779B97F4A7C15ull) >>
                                        (64 - pool->side_records.log2)];
 }
 
-/* Twice the buckets; the old ones are lost until the pool goes, no more memory than the new.
- * Without host memory it stays as it is, and only gets slower. All side records are moved under the
+/* Double the buckets; the old ones are lost until the pool ends, no more memory than the new ones.
+ * Without host memory the table stays as it is, only slower. All side records are moved under the
  * lock: one announcement among as many as there are records makes others wait. */
 static void widen(struct flw_pool *pool)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a pool knows of its sleeps: who watches, what was saved, which tags' contents outlived
- * which sleeps.
- */
+ * Owns: a pool's state of sleeps: watchers, saved contents, and the tags with contents kept since
+ * which sleep. */
 #ifndef FLW_POOL_STATE_SLEEPER_H
 #define FLW_POOL_STATE_SLEEPER_H
 
@@ -29,14 +28,14 @@ struct flw_kept_tag {
     uint64_t since;
 };
 
-/* Synchronization: the turn (gate.h), but for watchers and kept tags (lock) and the atomics. */
+/* Synchronization: the turn (gate.h); watchers and kept tags by the lock; atomics. */
 struct flw_sleeper {
     struct flw_lock lock; /* FLW_RANK_META */
     struct flw_sleep_watcher watchers[FLW_SLEEP_WATCHERS];
     uint32_t watcher_count;
     struct flw_kept_tag *kept;
     uint32_t kept_count;
-    uint64_t all_kept_since; /* the same of every tag; 0: the last sleep dropped some */
+    uint64_t all_kept_since; /* the same for all tags; 0: the last sleep lost some */
 
     struct flw_saved_block *saved;
     size_t saved_count;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a thread cache may hold without asking.
- */
+ * Owns: the bounds of a thread cache. */
 #ifndef FLW_POOL_STREAMS_BOUNDS_H
 #define FLW_POOL_STREAMS_BOUNDS_H
 
@@ -16,13 +15,13 @@ static inline uint64_t flw_pool_cache_budget(const struct flw_pool *pool)
     return flw_min(own, all / (pool->cache_count == 0 ? 1 : pool->cache_count));
 }
 
-/* What a cache may hold in runs. */
+/* Return the most bytes of runs that a cache may hold. */
 static inline uint64_t flw_pool_run_limit(const struct flw_pool *pool)
 {
     return flw_tcache_run_limit(&pool->heap);
 }
 
-/* cache lock. Let the bin hold more, up to its room and the cache's budget. */
+/* Let the bin hold more, up to the room and the cache's budget. Cache lock held. */
 static inline void flw_pool_widen_bin(const struct flw_pool *pool, struct flw_tcache *cache,
                                       struct flw_bin *bin, unsigned class_index)
 {

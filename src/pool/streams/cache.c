@@ -8,7 +8,7 @@
 
 /* ---- seizing (seize.h) */
 
-/* True: somebody may be inside one, so that a barrier and a wait are due. */
+/* True: an owner may be inside, so a barrier and a wait must follow. */
 static bool poison(struct flw_pool *pool, const struct flw_domain *domain,
                    const struct flw_tcache *but, struct flw_tcache **out_seized)
 {
@@ -27,7 +27,7 @@ static bool poison(struct flw_pool *pool, const struct flw_domain *domain,
     return may_be_inside;
 }
 
-/* The kernel refuses barriers from now on. Every cache is closed; one that is made later is, too. */
+/* After the kernel refused barriers: close every cache, present and future. */
 static void do_without_barriers(struct flw_pool *pool)
 {
     flw_lock_acquire(&pool->lock);
@@ -80,9 +80,9 @@ void flw_seize_end(struct flw_pool *pool, struct flw_tcache *seized)
     }
 }
 
-/* ---- emptying, opening, closing */
+/* ---- empty, open, close */
 
-/* A thread's exit against a pool's end. Taken before a pool's own locks. */
+/* Between a thread's exit and a pool's end. Taken before a pool's own locks. */
 static struct flw_lock lifecycle = {.rank = FLW_RANK_LIFECYCLE};
 
 void flw_lifecycle_renew_lock(void)
@@ -119,7 +119,7 @@ void flw_pool_list_cache(struct flw_pool *pool, struct flw_tcache *cache)
     pool->cache_count++;
 }
 
-/* pool->lock */
+/* pool->lock held. */
 static void unlist(struct flw_pool *pool, struct flw_tcache *cache)
 {
     *(cache->prev != NULL ? &cache->prev->next : &pool->caches) = cache->next;
@@ -144,8 +144,8 @@ void flw_pool_begin_caches_at(struct flw_pool *pool, struct flw_tcache *cache)
     }
 }
 
-/* pool->seizing, pool->lock; the cache is seized, or the caller's own. Empty it for good and take it
- * from the pool; its memory stays its thread's. */
+/* Empty a cache for good and take it from the pool; the memory stays the thread's. pool->seizing
+ * and pool->lock held; the cache is seized, or the caller's own. */
 static void detach(struct flw_pool *pool, struct flw_tcache *cache, bool ends_thread)
 {
     unlist(pool, cache);
@@ -165,7 +165,7 @@ static void detach(struct flw_pool *pool, struct flw_tcache *cache, bool ends_th
     flw_pool_keep_totals(pool, cache);
     cache->is_detached = true;
     flw_lock_release(&cache->lock);
-    __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELEASE); /* its thread may drop it now */
+    __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELEASE); /* the thread may drop it now */
 }
 
 void flw_pool_close_caches(struct flw_pool *pool, const struct flw_domain *domain)
@@ -188,8 +188,8 @@ void flw_pool_detach_caches(struct flw_pool *pool)
     flw_lock_release(&lifecycle);
 }
 
-/* Moves the blocks to their domains, marked. Makes no driver call, and needs no barrier: the caller is the
- * owner, and not inside. */
+/* Move the blocks to their domains, marked. Makes no driver call and needs no barrier: the caller
+ * is the owner, and not inside. */
 void flw_pool_cache_exit(struct flw_tcache *cache)
 {
     flw_lock_acquire(&lifecycle);
@@ -207,8 +207,8 @@ void flw_pool_cache_exit(struct flw_tcache *cache)
     flw_tcache_drop(cache);
 }
 
-/* A domain's caches, or with NULL all, are open or not, as they may be by now. No hit is under way in
- * one that is closed when this returns. */
+/* Open or close a domain's caches, or all with NULL, as permitted now. After the return no hit is
+ * under way in a closed one. */
 static void reopen(struct flw_pool *pool, const struct flw_domain *domain)
 {
     struct flw_tcache *seized = flw_seize(pool, domain, NULL);
@@ -226,7 +226,7 @@ static void reopen(struct flw_pool *pool, const struct flw_domain *domain)
 
 void flw_pool_close_hits(struct flw_pool *pool, bool is_closed)
 {
-    flw_lock_acquire(&pool->lock); /* a cache that is being made has looked, or will see it */
+    flw_lock_acquire(&pool->lock); /* a cache under construction has read it, or will */
     atomic_store(&pool->gate.closes_hits, is_closed);
     flw_lock_release(&pool->lock);
     reopen(pool, NULL);

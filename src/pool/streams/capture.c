@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: graph captures. A capture is announced, never guessed. Each of its streams has an order
- * domain of the capture's own, fed with memory that is unowned or new: a graph runs later, perhaps
- * elsewhere, so nothing that a stream still orders may go into it, and nothing of it may come out
- * before release.
- */
+ * Owns: graph captures, which are always announced. Each stream of a capture has an order domain
+ * of the capture, supplied with unowned or new memory: a graph runs later, possibly elsewhere, so
+ * memory that a stream still orders must not enter the capture, and the memory must not leave
+ * before release. */
 #include "pool/streams/capture.h"
 
 #include "base/backoff.h"
@@ -16,12 +15,13 @@
 #include "pool/streams/streams.h"
 #include "pool/streams/uses.h"
 
-/* Captures of all pools that are not released; their places are the private pools of a trace. */
+/* Unreleased captures of all pools; the places are the private pools of a trace. */
 static struct flw_handle_place places[4096];
 static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_CAPTURE, places);
-static struct flw_capture captures[sizeof places / sizeof *places]; /* one a place */
+static struct flw_capture captures[sizeof places / sizeof *places]; /* one per place */
 
-/* heap lock, while a stream is captured or a domain is a capture's: its index. */
+/* Return a capture by index. Heap lock held, while a stream is captured or a domain is a
+ * capture's. */
 static struct flw_capture *capture_at(uint32_t index)
 {
     return &captures[index - 1];
@@ -66,7 +66,8 @@ bool flw_capture_lives(const fallow_capture *handle)
     return flw_handles_find(&table, handle) != NULL;
 }
 
-/* heap lock, under which captures end: while a stream names one, its place is that capture's. */
+/* Captures end under the heap lock: while a stream has a capture's index, the place is that
+ * capture's. Heap lock held. */
 static struct flw_domain *domain_in(const struct flw_capture *capture,
                                     const struct flw_domain *stream_domain)
 {
@@ -100,8 +101,8 @@ fallow_status flw_capture_check(struct flw_pool *pool, struct flw_domain *domain
                                          : flw_domain_ask_capture(&pool->heap, domain);
 }
 
-/* From now on no fence is begun on the domain; one that another thread is recording must not fall
- * into the capture. */
+/* Prevent new fences of the domain; a record under way on another thread must not become part of
+ * the capture. */
 static void await_record(struct flw_heap *heap, const struct flw_domain *domain)
 {
     struct flw_backoff backoff = {0};
@@ -115,7 +116,8 @@ static void await_record(struct flw_heap *heap, const struct flw_domain *domain)
     }
 }
 
-/* heap lock. Where the capture has, or would put, a stream's domain; FLW_CAPTURE_STREAMS: it is full. */
+/* Return the place of a stream's domain in the capture, or the new place; FLW_CAPTURE_STREAMS:
+ * full. Heap lock held. */
 static uint32_t place_in(const struct flw_capture *capture, const struct flw_domain *domain)
 {
     uint32_t i = 0;
@@ -125,7 +127,8 @@ static uint32_t place_in(const struct flw_capture *capture, const struct flw_dom
     return i;
 }
 
-/* heap lock. One more domain of the capture, allocated from as `like`. NULL: host memory. */
+/* Create one more domain of the capture, allocated from as `like`. NULL: no host memory. Heap lock
+ * held. */
 static struct flw_domain *make_domain(struct flw_heap *heap, const struct flw_capture *capture,
                                       const struct flw_domain *like)
 {
@@ -138,8 +141,8 @@ static struct flw_domain *make_domain(struct flw_heap *heap, const struct flw_ca
     return domain;
 }
 
-/* heap lock. The capture's domain for a stream's; one that took part before it was resumed gets what it
- * had. NULL: host memory. */
+/* Return the capture's domain for a stream's; a stream that took part before a resume gets the
+ * former one. NULL: no host memory. Heap lock held. */
 static struct flw_domain *take_place(struct flw_heap *heap, struct flw_capture *capture,
                                      uint32_t place, struct flw_domain *domain)
 {
@@ -156,9 +159,9 @@ static struct flw_domain *take_place(struct flw_heap *heap, struct flw_capture *
     return own;
 }
 
-/* Driver calls, before the stream is captured. Record a fence over all memory that the stream has freed: once complete,
- * this memory serves captures, inside of which the stream can be neither recorded on nor queried. Does nothing if the
- * stream is being captured. */
+/* Before the stream is captured, record a fence over all memory that the stream has freed: once
+ * complete, this memory serves captures, inside of which the stream can be neither recorded on nor
+ * queried. Does nothing if the stream is being captured. Makes driver calls. */
 static void fence_before(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_driver_section section;
@@ -195,7 +198,7 @@ static fallow_status join(struct flw_capture *capture, fallow_stream stream)
         return status;
     }
     fence_before(pool, domain); /* while recording is still possible */
-    flw_uses_fence_late(pool);  /* nothing, if the fence before covers the uses */
+    flw_uses_fence_late(pool);  /* nothing, if the previous fence covers the uses */
     flw_lock_acquire(&heap->lock);
     uint32_t place = place_in(capture, domain);
     status = !capture->is_capturing                  ? FALLOW_INVALID_CAPTURE
@@ -224,7 +227,7 @@ static fallow_status join(struct flw_capture *capture, fallow_stream stream)
     return FALLOW_OK;
 }
 
-/* From here on no thread synchronises the context, whichever pool of the process would. */
+/* From here on no pool of the process synchronises the context. */
 static void open_one(struct flw_pool *pool)
 {
     atomic_fetch_add(&pool->open_captures, 1);
@@ -287,7 +290,7 @@ fallow_status fallow_capture_begin(fallow_pool *handle, fallow_stream stream,
     return status;
 }
 
-/* heap lock. Count free memory of the capture as idle, or stop counting it. */
+/* Count free memory of the capture as idle, or stop counting it. Heap lock held. */
 static void count_idle(struct flw_capture *capture, bool is_idle)
 {
     struct flw_pool *pool = capture->pool;
@@ -324,7 +327,7 @@ static fallow_status resume(struct flw_capture *capture, fallow_stream stream)
     return status;
 }
 
-/* Through the gate of its pool. */
+/* Resume through the gate of the pool. */
 static fallow_status enter_and_resume(struct flw_capture *capture, fallow_stream stream)
 {
     struct flw_gate *gate = &capture->pool->gate;
@@ -379,7 +382,7 @@ struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain 
         return freeing; /* while an allocation is still inside */
     }
     if (!capture->is_capturing) {
-        return domain; /* over: nothing new is allocated from it any more */
+        return domain; /* over: nothing new is allocated from it */
     }
     if (!has_uses && freeing->captured_by == capture->index) {
         return domain_in(capture, freeing);
@@ -390,8 +393,8 @@ struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain 
     return capture->kept;
 }
 
-/* heap lock. Queue a parked block, which has no points: it returns to its stream, which may have been destroyed, marked
- * with the present sequence number. */
+/* Queue a parked block, which has no points: it returns to the stream, which may have been
+ * destroyed, marked with the present sequence number. Heap lock held. */
 static void unpark(struct flw_heap *heap, struct flw_deferred *parked)
 {
     struct flw_domain *domain = heap->domains[parked->domain];
@@ -434,7 +437,7 @@ static fallow_status end(struct flw_capture *capture)
     }
     capture->is_capturing = false;
     count_idle(capture, true);
-    /* Bits: what took part before a resumption may be in another capture by now. */
+    /* Bits: streams that took part before a resume may be in another capture now. */
     uint32_t joined = 0;
     for (uint32_t i = 0; i < capture->stream_count; i++) {
         struct flw_domain *domain = capture->stream_domains[i];
@@ -475,7 +478,7 @@ fallow_status fallow_capture_end(fallow_capture *handle)
     return status;
 }
 
-/* heap lock. */
+/* Heap lock held. */
 static void release_domain(struct flw_heap *heap, struct flw_domain *from, struct flw_domain *to)
 {
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
@@ -491,8 +494,8 @@ static void release_domain(struct flw_heap *heap, struct flw_domain *from, struc
     }
     flw_domain_want_fence(heap, to, 1);
     from->capture = 0;
-    /* What bears its points bears the new owner's too. An open point would let memory back into
-     * a place that is given to another domain when the last captured block returns. */
+    /* Memory with the points also gets the new owner's. An open point would let memory return to a
+     * place that belongs to another domain when the last captured block is freed. */
     if (from->captured_live > 0) {
         from->ops = &flw_order_released;
         from->completed = from->seq++;
@@ -501,7 +504,7 @@ static void release_domain(struct flw_heap *heap, struct flw_domain *from, struc
     }
 }
 
-/* heap lock. */
+/* Heap lock held. */
 static void release_memory(struct flw_heap *heap, const struct flw_capture *capture)
 {
     struct flw_domain *to = capture->stream_domains[0];
@@ -512,14 +515,14 @@ static void release_memory(struct flw_heap *heap, const struct flw_capture *capt
         release_domain(heap, capture->kept, to);
     }
     for (uint32_t i = capture->stream_count;
-         i-- > 0;) { /* `to` keeps its place until all memory is there */
+         i-- > 0;) { /* `to` keeps the place until all memory has arrived */
         release_domain(heap, capture->domains[i], to);
         capture->stream_domains[i]->capture_count--;
         flw_domain_free_place(heap, capture->stream_domains[i]);
     }
 }
 
-/* heap lock. Its handle is refused before its place can be free. True: no thread is inside. */
+/* Refuse the handle before the place can be free. True: no thread is inside. Heap lock held. */
 static bool begin_release(struct flw_capture *capture)
 {
     (void)flw_handles_drop(&table, capture->handle);
@@ -545,7 +548,8 @@ static fallow_status release(struct flw_capture *capture)
     flw_lock_release(&heap->lock);
     if (is_last) {
         flw_handles_free(&table, capture->handle);
-        /* A next capture, which may be announced too late for fence_before, finds the memory complete. */
+        /* A later capture, possibly announced too late for fence_before, finds the memory
+         * complete. */
         flw_domain_fence_cleared(heap, origin);
     }
     return status;

@@ -5,8 +5,8 @@
 #include "pool/streams/cache.h"
 #include "pool/streams/streams.h"
 
-/* pool->lock. The calling thread's account, or a dead thread's whose token it has. NULL: host
- * memory. */
+/* Return the calling thread's account, or that of a dead thread with the same token. NULL: no host
+ * memory. pool->lock held. */
 static struct flw_account *find_account(struct flw_pool *pool)
 {
     uintptr_t self = flw_thread_token();
@@ -34,7 +34,7 @@ struct flw_account *flw_pool_own_account(struct flw_pool *pool)
     return account;
 }
 
-/* pool->lock. False: host memory. */
+/* False: no host memory. pool->lock held. */
 static bool tell_extensions(struct flw_pool *pool, struct flw_tcache *cache,
                             const struct flw_domain *domain)
 {
@@ -94,8 +94,8 @@ struct flw_tcache *flw_pool_cache(struct flw_pool *pool, fallow_stream stream,
             return NULL;
         }
     }
-    /* Not before the domain is found: another thread may just have closed the cache, and the place of its
-     * domain may now be the new stream's. */
+    /* Only after the domain is found: another thread may just have closed the cache, and the place
+     * of the domain may now be the new stream's. */
     if (cache != NULL && (__atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) != pool ||
                           (domain != NULL && domain != cache->domain))) {
         flw_thread_forget(cache);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the calling thread's cache for a stream.
- */
+ * Owns: the calling thread's cache for a stream. */
 #ifndef FLW_POOL_STREAMS_CURRENT_H
 #define FLW_POOL_STREAMS_CURRENT_H
 
 #include "pool/state/pool.h"
 
-/* Made on first use. NULL and a status otherwise. */
+/* Return the cache, created on first use; NULL and a status on failure. */
 struct flw_tcache *flw_pool_cache(struct flw_pool *pool, fallow_stream stream,
                                   fallow_status *status);
-/* Takes the pool's lock. The calling thread's account, made on first use. NULL: host memory. */
+/* Return the calling thread's account, created on first use. NULL: no host memory. Takes the
+ * pool's lock. */
 struct flw_account *flw_pool_own_account(struct flw_pool *pool);
 
 #endif

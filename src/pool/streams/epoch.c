@@ -107,7 +107,7 @@ bool flw_epoch_wait(struct flw_heap *heap, uint64_t seq, uint64_t deadline_ns)
     return status == FALLOW_OK;
 }
 
-/* Everything that was ever freed. */
+/* Wait for everything that was ever freed. */
 bool flw_epoch_wait_all(struct flw_heap *heap, uint64_t deadline_ns)
 {
     flw_lock_acquire(&heap->lock);
@@ -120,7 +120,7 @@ bool flw_epoch_wait_all(struct flw_heap *heap, uint64_t deadline_ns)
 
 /* ---- allocate: runs of one size */
 
-/* Both sets of a size; of what is large one thread keeps little that others may want. */
+/* Both sets of a size; of large runs one thread keeps few, since others may need them. */
 #define FILL_MOST  (2 * FLW_RUN_SET_SLOTS)
 #define FILL_BYTES (32 * FLW_MIB)
 
@@ -135,7 +135,7 @@ void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32
             break;
         }
         bool is_cached = flw_tcache_push_run(cache, run);
-        run->u.run.seq = 0; /* complete, unlike what a cache of a stream keeps */
+        run->u.run.seq = 0; /* complete, unlike runs in a stream's cache */
         if (!is_cached) {
             flw_heap_put_run_at(heap, cache->domain, run);
             break;
@@ -145,7 +145,7 @@ void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32
     flw_lock_release(&heap->lock);
 }
 
-/* ---- releasing, captures */
+/* ---- release, captures */
 
 uint64_t flw_epoch_expect_sync(struct flw_pool *pool)
 {
@@ -190,7 +190,7 @@ uint64_t flw_epoch_trim(struct flw_pool *pool, uint64_t deadline_ns)
     return flw_heap_release_idle(heap, 0, deadline_ns);
 }
 
-/* ---- one address; blocks that others may map, which go to the driver when they are freed */
+/* ---- one address; blocks that others may map, which are released when freed */
 
 FLW_SNAPSHOT bool flw_epoch_owns(const struct flw_pool *pool, uint64_t address)
 {
@@ -198,7 +198,7 @@ FLW_SNAPSHOT bool flw_epoch_owns(const struct flw_pool *pool, uint64_t address)
     return address <= map->mask && map->units[address >> FLW_UNIT_LOG2] != 0;
 }
 
-/* The slot that may hold the address, and what its block takes. */
+/* Return the slot that may hold the address, and the size of the block. */
 static struct flw_slot *slot_around(const struct flw_pool *pool, uint64_t address,
                                     struct flw_span **out_span, uint64_t *out_bytes)
 {
@@ -223,7 +223,7 @@ FLW_SNAPSHOT bool flw_epoch_find(const struct flw_pool *pool, uint64_t address,
     uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
     uint64_t state = word & FLW_SLOT_STATE_MASK, base = word - state;
     uint64_t allocation =
-        __atomic_load_n(&slot->allocation, __ATOMIC_ACQUIRE); /* before the second look */
+        __atomic_load_n(&slot->allocation, __ATOMIC_ACQUIRE); /* before the second read */
     uint64_t size_bytes = flw_allocation_bytes(allocation);
     bool is_live =
         state == FLW_SLOT_LIVE || state == FLW_SLOT_LIVE_SPECIAL || state == FLW_SLOT_LIVE_USED;
@@ -248,7 +248,7 @@ bool flw_epoch_export(struct flw_pool *pool, uint64_t base)
     bool can_withhold = flw_heap_withheld(&pool->heap) != NULL;
     flw_lock_release(&pool->heap.lock);
     if (!can_withhold) {
-        return false; /* host memory */
+        return false; /* no host memory */
     }
     return word == base + FLW_SLOT_LIVE_USED ||
            ((word == base + FLW_SLOT_LIVE || word == base + FLW_SLOT_LIVE_SPECIAL) &&

@@ -10,10 +10,10 @@
 #include "pool/state/extension.h"
 #include "pool/state/say.h"
 
-/* ---- is anything being captured? */
+/* ---- queries for captures */
 
-/* Driver calls. A synchronisation of the context would kill a capture that is not announced yet: a stream
- * that the driver does not tell about may be in one. */
+/* A synchronisation of the context would end an unannounced capture: a stream that the driver does
+ * not describe may be in one. Makes driver calls. */
 static fallow_status ask_capture(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_heap *heap = &pool->heap;
@@ -59,9 +59,9 @@ fallow_status flw_pool_ask_captures(struct flw_pool *pool)
 
 /* ---- waiting */
 
-/* heap lock. Is there memory that no fence can cover, since its stream was lost, or since the driver
- * refuses fences? Nothing less is worth it: a capture that another thread has begun and not announced would
- * not survive. */
+/* True if there is memory that no fence can cover, because the stream was lost or the driver
+ * refuses fences. Nothing less justifies a synchronisation, which ends unannounced captures of
+ * other threads. Heap lock held. */
 static bool has_uncoverable(const struct flw_heap *heap, bool wants_place)
 {
     bool has_memory = flw_heap_has_lost_deferred(heap);
@@ -75,13 +75,13 @@ static bool has_uncoverable(const struct flw_heap *heap, bool wants_place)
     return has_memory;
 }
 
-/* With less left behind by streams that are gone growth is cheaper than a look at all streams. */
+/* With less memory left by lost streams, growth is cheaper than a poll of all streams. */
 #define LOST_BYTES (64 * FLW_MIB)
 #define LOST_COUNT 64
 #define LOST_SHARE 16 /* of the tracked streams, if more */
 
-/* heap lock. Let the next event cover all of each lost domain: carve the unused rest of its slabs, and count a byte for
- * its place. */
+/* Let the next event cover all of each lost domain: carve the rest of the slabs, and count a byte
+ * for the place. Heap lock held. */
 static void prepare_lost(struct flw_heap *heap)
 {
     for (uint32_t i = 1; i < heap->domain_end; i++) {
@@ -114,8 +114,9 @@ bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place)
 
 #define ASKS_A_COVER 16
 
-/* calls. Return true if an event covers everything that was lost. A capture that begins meanwhile waits. Earlier events
- * that are complete free the places of covered streams, since no miss may ever query them. */
+/* Return true if an event covers everything that was lost. A capture that begins meanwhile waits.
+ * Earlier events that are complete free the places of covered streams, since no miss may ever
+ * query them. Makes driver calls. */
 static bool record_lost(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
@@ -153,12 +154,12 @@ void flw_pool_cover_lost(struct flw_pool *pool, bool wants_all, bool may_wait)
     bool can_record = pool->driver.cuCtxRecordEvent != NULL;
     bool is_done =
         can_record ? record_lost(pool) : may_wait && flw_pool_sync_uncoverable(pool, true);
-    /* Else again when as much has been lost once more. */
+    /* Otherwise retry when as much has been lost again. */
     atomic_store(&heap->lost_bytes, is_done ? 0 : bytes / 2);
     atomic_store(&heap->lost_count, is_done ? 0 : flw_max(count / 2, 1));
 }
 
-/* heap lock. Is it the first of its context that is in use from outside of the pool's? */
+/* True for the first of the context among foreign contexts in use. Heap lock held. */
 static bool is_abroad_first(const struct flw_heap *heap, const struct flw_domain *domain)
 {
     uint32_t i = 1;
@@ -171,9 +172,9 @@ static bool is_abroad_first(const struct flw_heap *heap, const struct flw_domain
            domain->is_known;
 }
 
-/* calls. Uses of blocks that are still allocated have no sequence number yet; those of other
- * contexts are covered by synchronising these, and so is what no fence could be had for. One that
- * is gone has nothing left to wait for. */
+/* Uses of live blocks have no sequence number yet; those of other contexts are covered by
+ * synchronising these, as is work without a fence. A context that is gone has nothing left to wait
+ * for. Makes driver calls. */
 static CUresult sync_users_abroad(struct flw_pool *pool, bool has_unfenced)
 {
     struct flw_heap *heap = &pool->heap;
@@ -227,8 +228,8 @@ fallow_status flw_pool_await_device(struct flw_pool *pool)
     return status == FALLOW_OK ? flw_heap_sync_context(heap) : status;
 }
 
-/* calls. Every stream that can be named, by a fence of its own, which nothing that is being captured is
- * touched by. False: one is lost, captured, or another thread's own. */
+/* Wait for every stream that can be named, by a fence of its own, which touches no capture. False:
+ * one is lost, captured, or another thread's own. Makes driver calls. */
 static bool await_streams(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
@@ -251,7 +252,8 @@ static bool await_streams(struct flw_pool *pool)
 
 #define LAST_TRIES 3
 
-/* calls. Every stream that waits for the legacy one, known or not. False: one is being captured. */
+/* Wait for every stream that waits for the legacy stream, known or not. False: one is being
+ * captured. Makes driver calls. */
 static bool await_blocking(struct flw_pool *pool)
 {
     if (flw_pool_is_blocking_capturing(pool)) {
@@ -261,9 +263,10 @@ static bool await_blocking(struct flw_pool *pool)
     return pool->driver.cuStreamSynchronize(CU_STREAM_LEGACY) == CUDA_SUCCESS;
 }
 
-/* calls. The driver waits for the device before it takes such memory back, captures or not: it "may perform
- * implicit synchronization", and none is known that does not. No promise, so for what none was given: work
- * that the pool was never told of, and what a capture keeps from being waited for. */
+/* Release memory in a way that makes the driver wait for the device, during captures or not:
+ * cuMemFree "may perform implicit synchronization", and every known driver does. That is no
+ * promise, so this is only for work that was not announced to the pool, and for work that a
+ * capture keeps from being waited for. Makes driver calls. */
 static bool await_by_free(struct flw_pool *pool)
 {
     CUdeviceptr memory = 0;
@@ -282,8 +285,8 @@ static bool await_by_free(struct flw_pool *pool)
     return result == CUDA_SUCCESS;
 }
 
-/* Is the pool's memory used by no other work than it was told of? What is allocated, or imported,
- * may be used on any stream. */
+/* True if all work on the pool's memory was announced. Live or imported blocks may be used on any
+ * stream. */
 static bool is_all_told(struct flw_pool *pool)
 {
     FLW_EACH_EXTENSION (pool, row, is_used_untold) {

@@ -21,7 +21,8 @@ void flw_pool_complete(struct flw_pool *pool)
     flw_lock_release(&pool->heap.lock);
 }
 
-/* heap lock. Return the next domain after *cursor with a fence, and the number of its newest fence; NULL: none. */
+/* Return the next domain after *cursor with a fence, and the number of the newest fence; NULL:
+ * none. Heap lock held. */
 static struct flw_domain *next_fenced(const struct flw_heap *heap, uint32_t *cursor,
                                       uint64_t *out_seq)
 {
@@ -34,8 +35,7 @@ static struct flw_domain *next_fenced(const struct flw_heap *heap, uint32_t *cur
     return NULL;
 }
 
-/* Wait for the first domain that can be waited for: a stream that is captured cannot. False: nothing to wait
- * for, or the deadline. */
+/* Wait for the first domain that is not captured. False: nothing to wait for, or the deadline. */
 static bool wait_for_one(struct flw_pool *pool, uint64_t until_ns, bool *out_timed_out)
 {
     struct flw_heap *heap = &pool->heap;
@@ -56,7 +56,7 @@ static bool wait_for_one(struct flw_pool *pool, uint64_t until_ns, bool *out_tim
     return status == FALLOW_OK;
 }
 
-/* takes the heap lock. Does the device still have work that memory waits for? */
+/* True if memory waits for work of the device. Takes the heap lock. */
 static bool has_pending(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
@@ -78,11 +78,13 @@ fallow_status flw_pool_release(struct flw_pool *pool, uint64_t keep_bytes, uint6
     }
     (void)flw_pool_drain(pool, NULL, NULL);
     flw_pool_cover_lost(pool, true, false);
-    flw_pool_fence_all(pool); /* without a wait, too, work that is complete by now is found so */
+    flw_pool_fence_all(pool); /* even without a wait, finds work that is complete */
     do {
         flw_pool_complete(pool);
-        flw_pool_fence_all(pool); /* also memory just settled: the next round waits for it */
-        /* Without a deadline the driver may wait: events would never cover work that is given meanwhile. */
+        flw_pool_fence_all(pool); /* including memory just settled, for which the next round
+                                      waits */
+        /* Without a deadline the driver may wait: events would never cover work submitted
+         * meanwhile. */
         released += flw_heap_release_idle(heap, keep_bytes, until_ns == UINT64_MAX ? until_ns : 0);
     } while (until_ns != 0 && atomic_load(&heap->reserved_bytes) > keep_bytes &&
              wait_for_one(pool, until_ns, &has_timed_out));

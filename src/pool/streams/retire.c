@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the end of a stream: its caches closed, its memory covered by a last fence, its handle forgotten.
- */
+ * Owns: the end of a stream: closing the caches, covering the memory by a last fence, forgetting
+ * the handle. */
 #include "base/backoff.h"
 #include "base/mutant.h"
 #include "pool/state/extension.h"
@@ -9,14 +9,14 @@
 #include "pool/streams/cache.h"
 #include "pool/streams/streams.h"
 
-/* lock. From here on no thread records on the stream. */
+/* Let no thread record on the stream from here on. Heap lock held. */
 static void forget_stream(struct flw_heap *heap, struct flw_domain *domain, bool is_covered)
 {
     if (FLW_MUTANT(RETIRE_WITHOUT_FENCE)) {
         flw_domain_complete(heap, domain, domain->seq++);
     }
     if (!is_covered && !domain->is_lost) {
-        flw_domain_lose_quietly(heap, domain); /* nothing covers it: a context sync will */
+        flw_domain_lose_quietly(heap, domain); /* without a fence a context sync will cover it */
     }
     if (domain->is_known) {
         flw_places_forget_stream(&heap->places, domain);
@@ -27,9 +27,9 @@ static void forget_stream(struct flw_heap *heap, struct flw_domain *domain, bool
     flw_domain_free_place(heap, domain);
 }
 
-/* The last fence. Again while another thread records: its fence may be older than the last frees. The
- * caller may destroy the stream at once, so the lock under which no thread records on it, or asks
- * about it, is the one under which no thread can begin to. */
+/* Record the last fence, again if another thread was recording: the fence may be older than the
+ * last frees. The caller may destroy the stream at once, so one lock excludes both records and
+ * queries under way, and new ones. */
 static fallow_status close_stream(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_driver_section section;
@@ -41,8 +41,7 @@ static fallow_status close_stream(struct flw_heap *heap, struct flw_domain *doma
             status = flw_domain_fence_own(heap, domain);
         }
         if (is_inside && status == FALLOW_OK) {
-            status = flw_domain_clear(heap, domain); /* the stream cannot be asked any more,
-                                                        later */
+            status = flw_domain_clear(heap, domain); /* the stream cannot be queried later */
         }
         flw_lock_acquire(&heap->lock);
         is_open = domain->is_recording || domain->naming_count > 0 ||
@@ -79,7 +78,7 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
     if (flw_capture_is_on(domain)) {
         return FALLOW_BUSY;
     }
-    FLW_EACH_EXTENSION (pool, row, stream_ends) { /* its handle is good for no free afterwards */
+    FLW_EACH_EXTENSION (pool, row, stream_ends) { /* the handle is valid for no free afterwards */
         row->stream_ends(pool, stream);
     }
     if (!FLW_MUTANT(RETIRE_KEEPS_CACHES)) {
@@ -87,7 +86,7 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
     }
     flw_lock_acquire(&heap->lock);
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
-        flw_heap_carve_rest(heap, domain, c); /* before the fence: it is to cover this too */
+        flw_heap_carve_rest(heap, domain, c); /* before the fence, which must cover this too */
     }
     domain->unfenced_bytes++; /* always one: a released capture may rely on it */
     flw_lock_release(&heap->lock);

@@ -6,11 +6,11 @@
 #include "pool/streams/cache.h"
 #include "pool/streams/quiesce.h"
 
-/* Identity of a stream: driver calls in the pool's context. */
+/* Identity of a stream, by driver calls in the pool's context. */
 struct identity {
     uint64_t id;
     CUcontext context;
-    uint64_t context_id; /* of another context than the pool's; 0 unknown */
+    uint64_t context_id; /* of a context other than the pool's; 0 unknown */
 };
 
 /* Close the caches of a lost domain; the caller's naming keeps the domain until then. */
@@ -22,8 +22,8 @@ static void drop_lost(struct flw_pool *pool, struct flw_domain *domain)
     flw_domain_end_naming(&pool->heap, domain);
 }
 
-/* Driver calls, in a section. Query the next tracked stream. Returns true if the stream was destroyed and its domain is
- * lost. */
+/* Query the next tracked stream. True: the stream was destroyed and the domain is lost. Makes
+ * driver calls in a section. */
 static bool ask_next(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
@@ -47,16 +47,17 @@ static bool ask_next(struct flw_pool *pool)
 
 #define VANISHED_A_LOOK 4
 
-/* Driver calls, in a section. Query one tracked stream, and one more for each destroyed stream found: the pool would
- * not otherwise notice a destroyed handle that is never used again. Every new stream calls this, so the pool keeps at
- * most a few more destroyed streams than live streams. */
+/* Query one tracked stream, and one more for each destroyed stream found: the pool would not
+ * otherwise notice a destroyed handle that is never used again. Every new stream calls this, so
+ * the pool keeps at most a few more destroyed streams than live streams. Makes driver calls in a
+ * section. */
 static void find_vanished(struct flw_pool *pool)
 {
     for (unsigned n = 0; n < VANISHED_A_LOOK && ask_next(pool); n++) {
     }
 }
 
-/* Driver calls. 0: it has none that could be told. */
+/* 0: no id is available. Makes driver calls. */
 static uint64_t id_of_context(struct flw_pool *pool, CUcontext context)
 {
     unsigned long long id = 0;
@@ -67,8 +68,8 @@ static uint64_t id_of_context(struct flw_pool *pool, CUcontext context)
     return pool->driver.cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;
 }
 
-/* Driver calls, in a section. A stream answers what its context died of. Is that another one than the pool's,
- * which says of its own legacy stream that it is well? */
+/* True if the error means that the stream's context is gone while the pool's own context still
+ * works. Makes driver calls in a section. */
 static bool is_of_other(struct flw_pool *pool, CUresult result)
 {
     CUstreamCaptureStatus none = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -96,7 +97,7 @@ static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struc
         out->id = result == CUDA_SUCCESS ? id : 0;
     }
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
-        result = CUDA_SUCCESS; /* then streams are known by their handles */
+        result = CUDA_SUCCESS; /* then handles identify streams */
     }
     if (result == CUDA_SUCCESS && pool->driver.cuStreamGetCtx != NULL &&
         (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD) {
@@ -115,8 +116,8 @@ static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struc
     return is_gone ? FALLOW_INVALID_STREAM : flw_heap_refuse(heap, result, call);
 }
 
-/* heap lock. The stream's domain, if it is known. One that the handle named before is lost: destroyed
- * without retire, the handle perhaps given to a new stream. */
+/* Return the stream's domain, if tracked. An earlier stream with the same handle is lost:
+ * destroyed without retire, and the handle possibly reused. Heap lock held. */
 static struct flw_domain *match(struct flw_heap *heap, fallow_stream stream,
                                 const struct identity *identity, fallow_status status,
                                 struct flw_domain **stale)
@@ -133,14 +134,14 @@ static struct flw_domain *match(struct flw_heap *heap, fallow_stream stream,
                                                  : domain;
 }
 
-/* Does the driver's refusal to tell leave the handle to be believed? */
+/* True if the handle remains valid after the driver refused the query. */
 static bool is_believed(struct flw_pool *pool, fallow_status status)
 {
     return (status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED) &&
            !flw_pool_asks_identity(pool);
 }
 
-/* One look; OUT_OF_HOST_MEMORY: every place is taken, or none can be made. */
+/* One attempt; OUT_OF_HOST_MEMORY: every place is taken, or none can be created. */
 static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream stream, bool may_make,
                                       fallow_status *status)
 {
@@ -148,7 +149,7 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
     struct identity identity;
     struct flw_domain *stale = NULL;
     *status = identify(pool, stream, &identity);
-    if (is_believed(pool, *status)) { /* a stream that is known is what it was */
+    if (is_believed(pool, *status)) { /* a tracked stream remains the same */
         flw_lock_acquire(&heap->lock);
         struct flw_domain *known = flw_domain_find(heap, stream);
         flw_lock_release(&heap->lock);
@@ -197,7 +198,7 @@ struct flw_domain *flw_pool_known_domain(struct flw_pool *pool, fallow_stream st
     return domain;
 }
 
-/* Driver calls. What is done by now gives up its place: of retired streams, first of all. */
+/* Free the places of complete streams, retired ones first. Makes driver calls. */
 static bool ask_fences(struct flw_pool *pool)
 {
     struct flw_driver_section section;
@@ -218,7 +219,7 @@ struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
     }
     uint64_t refusals = flw_tables_refusals(&pool->heap);
     if (pool->driver.cuCtxRecordEvent !=
-        NULL) { /* without a wait: where streams vanish no place is kept */
+        NULL) { /* without a wait: if streams may vanish no place is kept */
         flw_pool_cover_lost(pool, false, false);
     }
     struct flw_domain *domain = find_domain(pool, stream, true, status);

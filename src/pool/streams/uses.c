@@ -71,7 +71,7 @@ bool flw_uses_has(struct flw_pool *pool, uint64_t address)
     return has_uses;
 }
 
-/* Now or never: the stream may be gone at the free. */
+/* Fence the use now: the stream may be gone at the free. */
 static void fence_use(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_driver_section section;
@@ -84,12 +84,12 @@ static void fence_use(struct flw_pool *pool, struct flw_domain *domain)
     }
 }
 
-/* A stream that is known is believed, as by a call that hits; NULL and a status otherwise. */
+/* A tracked stream is accepted, as in a hit; NULL and a status otherwise. */
 static struct flw_domain *user_domain(struct flw_pool *pool, fallow_stream stream,
                                       fallow_status *status)
 {
     struct flw_domain *domain = NULL;
-    if (stream == CU_STREAM_PER_THREAD) { /* the thread's cache is what tells of its end */
+    if (stream == CU_STREAM_PER_THREAD) { /* the thread's cache reports the end */
         const struct flw_tcache *cache = flw_pool_cache(pool, stream, status);
         return cache != NULL ? cache->domain : NULL;
     }
@@ -147,8 +147,8 @@ static FLW_NOINLINE fallow_status record_use(fallow_pool *handle, void *ptr, fal
     return status;
 }
 
-/* The stream's domain, if the thread has a cache of the pool for it that is open: then no handle is doubted, and the
- * device was not lost. NULL: ask further. */
+/* Return the stream's domain, if the thread has an open cache of the pool for it: then the handle
+ * is valid, and the device was not lost. NULL: query further. */
 static struct flw_domain *open_domain(const fallow_pool *handle, fallow_stream stream,
                                       struct flw_pool **out_pool)
 {
@@ -203,8 +203,8 @@ bool flw_uses_is_exported(struct flw_pool *pool, const struct flw_span *span)
     return is_exported;
 }
 
-/* heap lock. What was exported does not come back to its stream, whose order would cover the free: it
- * waits for it, and goes. */
+/* An exported block does not return to the stream, which would order the free: it waits for the
+ * stream and is then released. Heap lock held. */
 static void await_own(struct flw_heap *heap, struct flw_deferred *deferred,
                       struct flw_domain *domain)
 {
@@ -261,12 +261,12 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
         heap->unfenced_use_bytes += bytes;
         heap->unfenced_use_count++;
         flw_heap_hold_deferred(heap, deferred);
-    } /* else the block stays out of reach until the pool goes: lost, not broken */
+    } /* otherwise the block stays unused until the pool ends: lost memory, no error */
     flw_lock_release(&heap->lock);
     return FALLOW_OK;
 }
 
-/* Records nothing where something has covered it. */
+/* Records nothing if another fence has covered it. */
 static void fence_noted(struct flw_pool *pool, uint32_t index)
 {
     struct flw_heap *heap = &pool->heap;
@@ -278,7 +278,7 @@ static void fence_noted(struct flw_pool *pool, uint32_t index)
     }
 }
 
-/* Two threads may come at once: what the other one noted is fenced rather than forgotten. */
+/* Two threads may run this at once: the other's stream is fenced rather than forgotten. */
 static void change_noted(struct flw_pool *pool, uint32_t index)
 {
     uint32_t noted =
@@ -306,7 +306,8 @@ void flw_uses_fence_late(struct flw_pool *pool)
     }
 }
 
-/* heap lock. The next of those that announced uses wait for, behind the cursor; NULL: none. */
+/* Return the next domain after the cursor that announced uses wait for; NULL: none. Heap lock
+ * held. */
 static struct flw_domain *next_user(struct flw_heap *heap, uint32_t *cursor)
 {
     *cursor = flw_domain_set_next(&heap->open_users, *cursor + 1);

@@ -12,9 +12,9 @@
 #include "pool/streams/current.h"
 #include "pool/streams/uses.h"
 
-#define FILL_PATTERN 0xA5A5A5A5u /* and its complement, on alternate allocations */
+#define FILL_PATTERN 0xA5A5A5A5u /* and the complement, on alternate allocations */
 
-/* ---- writing (driver calls inside a section) */
+/* ---- writing (driver calls in a section) */
 
 static CUresult fill32(struct flw_pool *pool, uint64_t address, uint64_t bytes, uint32_t pattern,
                        fallow_stream stream)
@@ -47,7 +47,7 @@ static CUresult fill_zones(struct flw_pool *pool, const struct flw_guard *guard,
     return result;
 }
 
-/* What a new block begins with. */
+/* Fill a new block. */
 static CUresult fill_new(struct flw_pool *pool, struct flw_guard *guard, uint32_t flags,
                          fallow_stream stream)
 {
@@ -152,9 +152,9 @@ static fallow_status alloc(struct flw_pool *pool, const fallow_request *request,
 
 /* ---- free */
 
-/* What was filled at the allocation comes before `stream` goes on: the caller need not have ordered
- * the two, if it never used the block. False: the other stream cannot be asked any more; then the
- * fill is announced as a use, so that the block waits for it. Driver calls. */
+/* Order `stream` after the fill of the allocation: a caller that never used the block need not
+ * have ordered the two. False: the other stream cannot be named any more; then the fill is
+ * announced as a use, so that the block waits for it. Makes driver calls. */
 static bool order_after_fill(struct flw_pool *pool, const struct flw_guard *guard,
                              struct flw_domain *taker)
 {
@@ -181,8 +181,8 @@ static bool order_after_fill(struct flw_pool *pool, const struct flw_guard *guar
     return false;
 }
 
-/* A quarantined block leaves by its handle, from any thread, later: a handle that may name another
- * stream by then would give it back in the wrong order. */
+/* A quarantined block leaves later, on any thread, by the stream's handle: if the handle then
+ * belongs to another stream, the order would be wrong. */
 static bool may_be_held(const struct flw_pool *pool, const struct flw_domain *domain)
 {
     return !pool->config.streams_may_die && !domain->own_thread_only;
@@ -247,7 +247,7 @@ static fallow_status free_checked(struct flw_pool *pool, void *ptr, fallow_strea
     return take_back(pool, guard, stream, domain);
 }
 
-/* ---- making, ending */
+/* ---- create, end */
 
 static fallow_status probe_failed(struct flw_pool *pool, const char *call, CUresult result)
 {
@@ -265,8 +265,8 @@ static fallow_status probe_failed(struct flw_pool *pool, const char *call, CUres
     return FALLOW_DRIVER;
 }
 
-/* Written and read back on a stream of its own: while a stream that waits for the legacy one is being
- * captured, that one takes no work. The call that failed is *call. */
+/* Write and read back on a separate stream: while a stream that waits for the legacy stream is
+ * captured, the legacy stream takes no work. *call is the failed call. */
 static CUresult write_and_read(struct flw_pool *pool, CUdeviceptr probe, unsigned char *back,
                                size_t bytes, const char **call)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the debug checks keep, shared by their files alone: a guard a block
- * (guard.c), those in quarantine (quarantine.c), copies on their way to be compared
- * (ring.c). Does not: know when a block is allocated or freed (debug.c).
- */
+ * Owns: the state of the debug checks, for their files alone: a guard per block (guard.c), blocks
+ * in quarantine (quarantine.c), copies to be compared (ring.c). Does not: detect when a block is
+ * allocated or freed (debug.c). */
 #ifndef FLW_POOL_DEBUG_GUARD_H
 #define FLW_POOL_DEBUG_GUARD_H
 
@@ -11,7 +10,7 @@
 #include "driver/driver.h"
 #include "pool/state/extension.h"
 
-/* One alignment unit: what is written and compared on either side. */
+/* One alignment unit: written and compared on either side. */
 #define FLW_ZONE_BYTES    512u
 #define FLW_ZONE_BYTE     0xFAu
 #define FLW_FREED_PATTERN 0xDEADDEADu
@@ -24,29 +23,30 @@ struct flw_guard {
     struct flw_guard *next;
     uint64_t user, raw, size_bytes;
     uint64_t stream_id;
-    uint32_t domain; /* allocated on */
+    uint32_t domain; /* of the allocation */
     uint32_t tag;
     fallow_stream freed_on; /* in quarantine */
-    uint64_t freed_on_id;   /* its handle may be another stream's later */
-    bool is_filled;         /* zones and poison are in place */
+    uint64_t freed_on_id;   /* the handle may belong to another stream later */
+    bool is_filled;         /* zones and poison are written */
     bool is_captured;
 };
 
-/* A thread with a block that is out of quarantine and not back in the heap yet. */
+/* A thread with a block that has left quarantine and is not in the heap yet. */
 struct flw_leaver {
     struct flw_leaver *next;
     fallow_stream stream;
 };
 
-/* A copy on its way. Front and back half hold FLW_ZONE_BYTES each. */
+/* A copy under way. Front and back half hold FLW_ZONE_BYTES each. */
 struct flw_check {
     CUevent event;
     struct flw_guard guard;
-    bool is_freed_poison; /* else zones */
+    bool is_freed_poison; /* otherwise zones */
     bool is_given;        /* the event is recorded */
 };
 
-/* Synchronization: `lock`, but ring entries between being taken and being given: their taker. */
+/* Synchronization: `lock`; a ring entry belongs to the taker from being taken until the event is
+ * recorded. */
 struct flw_debug {
     struct flw_lock lock; /* FLW_RANK_USES */
     uint32_t checks;
@@ -65,51 +65,51 @@ struct flw_debug {
 
 /* ---- guard.c */
 
-/* lock. The guard of a live pointer of the caller's; NULL: there is none. */
+/* Return the guard of a caller's live pointer; NULL: none. Lock held. */
 struct flw_guard *flw_guard_find(struct flw_debug *debug, uint64_t user);
-/* lock. Taken out of the live ones: of two threads that free one pointer, one gets it. */
+/* Remove it from the live guards: of two threads that free one pointer, one gets it. Lock held. */
 struct flw_guard *flw_guard_take(struct flw_debug *debug, uint64_t user);
-/* lock. It is live from now on. */
+/* Add it to the live guards. Lock held. */
 void flw_guard_insert(struct flw_debug *debug, struct flw_guard *guard);
-/* One that is in no list; NULL: host memory. And back. */
+/* Create a guard in no list, NULL: no host memory; and free one. */
 struct flw_guard *flw_guard_new(struct flw_debug *debug);
 void flw_guard_drop(struct flw_debug *debug, struct flw_guard *guard);
-/* The hooks of extension.h that only look. */
+/* The hooks of extension.h that only read. */
 bool flw_guard_view(struct flw_pool *pool, uint64_t user, struct flw_view *out_view);
 bool flw_guard_view_raw(struct flw_pool *pool, uint64_t raw, struct flw_view *out_view);
 void flw_guard_each(struct flw_pool *pool,
                     void (*visit)(void *context, const struct flw_live_block *block),
                     void *context);
 void flw_guard_read_stats(struct flw_pool *pool, fallow_stats *stats);
-/* A check was not to be had. */
+/* Count a check left out. */
 void flw_debug_leave_out(struct flw_debug *debug);
-/* The pool ends. The largest blocks that were never freed, to the log; the memory of all guards. */
+/* At the pool's end: log the largest live blocks, and free all guards. */
 void flw_guard_list_leaks(struct flw_pool *pool);
 void flw_guard_free_all(struct flw_debug *debug);
 
 /* ---- quarantine.c */
 
-/* Driver calls. A filled block that no caller holds stays out of use for a while; as many leave as
- * there are too many. */
+/* Hold a filled block of no caller back; release as many as are too many. Makes driver calls. */
 void flw_debug_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream,
                           const struct flw_domain *domain);
-/* Out of quarantine: all; or what was freed on one stream, which no thread names when this returns. True if
- * there was any. Driver calls. */
+/* Release all blocks from quarantine, or those freed on one stream, which no thread names after
+ * the return. True if there were any. Makes driver calls. */
 bool flw_debug_release(struct flw_pool *pool);
 void flw_debug_release_stream(struct flw_pool *pool, fallow_stream stream);
 
 /* ---- ring.c */
 
-/* Compare the copies that have arrived. Never waits. Driver calls. */
+/* Compare copies that are complete. Never waits. Makes driver calls. */
 void flw_debug_poll(struct flw_pool *pool);
 
-/* Copy both ends of a block (its zones, or of a freed one its first and last bytes) on the stream
- * and let an event tell when they have arrived. Ring full, or refused: left out and counted. Driver
- * calls, inside a section. */
+/* Copy both ends of a block (the zones, or the first and last bytes of a freed one) on the stream
+ * and record an event. If the ring is full or the driver refuses, the check is left out and
+ * counted. Makes driver calls in a section. */
 void flw_debug_give_check(struct flw_pool *pool, const struct flw_guard *guard,
                           bool is_freed_poison, fallow_stream stream);
 
-/* Driver calls, inside a section. What was made before a failure flw_debug_drop_ring releases. */
+/* Create the ring; after a failure flw_debug_drop_ring releases the parts. Makes driver calls in a
+ * section. */
 fallow_status flw_debug_make_ring(struct flw_pool *pool, struct flw_debug *debug);
 void flw_debug_drop_ring(struct flw_pool *pool, struct flw_debug *debug, bool is_lost);
 

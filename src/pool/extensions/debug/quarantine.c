@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: freed blocks that are kept out of use for a while, filled, so that a late write shows.
- * Does not: fill them (debug.c), or compare (ring.c).
- */
+ * Owns: freed blocks that are filled and held back for a while, so that late writes are detected.
+ * Does not: fill them (debug.c), or compare (ring.c). */
 #include "base/backoff.h"
 #include "pool/calls/free.h"
 #include "pool/extensions/debug/guard.h"
@@ -12,8 +11,8 @@
 
 #define QUARANTINE_MOST 1024u
 
-/* lock. The next that has to leave: the oldest while there are too many, or what fits the caller's
- * wish; NULL. */
+/* Return the next block to release: the oldest while there are too many, or one that matches the
+ * caller; NULL: none. Lock held. */
 static struct flw_guard *next_to_leave(struct flw_debug *debug, fallow_stream stream,
                                        bool wants_stream, bool wants_all)
 {
@@ -36,7 +35,7 @@ static struct flw_guard *next_to_leave(struct flw_debug *debug, fallow_stream st
     return guard;
 }
 
-/* NULL: the stream is gone, though its handle may be another's. */
+/* NULL: the stream is gone, and the handle may belong to another. */
 static const struct flw_domain *home_of(struct flw_pool *pool, const struct flw_guard *guard,
                                         fallow_status *status)
 {
@@ -104,7 +103,7 @@ static bool drain_quarantine(struct flw_pool *pool, fallow_stream stream, bool w
     }
 }
 
-/* The caller retires the stream: what another thread has taken out names its handle. */
+/* The caller retires the stream: wait for threads with blocks of the handle. */
 static void await_leavers(struct flw_debug *debug, fallow_stream stream)
 {
     struct flw_backoff backoff = {0};

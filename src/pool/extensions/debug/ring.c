@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the pinned ring that the ends of blocks are copied to, and their comparison once they are there.
+ * Owns: the pinned ring with copies of the ends of blocks, and their comparison.
  * Does not: wait for a copy.
  *
- * The ring is the process's own memory, registered: what the driver allocates goes with its context,
- * which another thread may end in the middle of a comparison.
- */
+ * The ring is registered memory of the process: memory from the driver ends with the context,
+ * which another thread may end during a comparison. */
 #include "pool/extensions/debug/guard.h"
 #include "pool/state/settings.h"
 
@@ -20,7 +19,8 @@ static uint32_t expected_word(const struct flw_check *check)
     return check->is_freed_poison ? FLW_FREED_PATTERN : FLW_ZONE_BYTE * 0x01010101u;
 }
 
-/* First byte of [bytes, +count) that is not the pattern's, which begins at `phase` of it; count. */
+/* Return the index of the first byte of [bytes, +count) that differs from the pattern, which
+ * begins at `phase`; count: none. */
 static size_t first_damage(const unsigned char *bytes, size_t count, uint32_t word, size_t phase)
 {
     size_t i = 0;
@@ -30,7 +30,7 @@ static size_t first_damage(const unsigned char *bytes, size_t count, uint32_t wo
     return i;
 }
 
-/* How many bytes of each end a copy takes: of a small freed block, all of it in the first. */
+/* Return how many bytes of each end are copied: of a small freed block, all of it in the first. */
 static void halves(const struct flw_check *check, uint64_t *out_first, uint64_t *out_last)
 {
     uint64_t size = check->guard.size_bytes & ~3ull; /* a tail is written byte by byte */
@@ -57,7 +57,8 @@ static void report(struct flw_pool *pool, const struct flw_check *check, int64_t
                                : "past its buffer's end");
 }
 
-/* Both zones of a block: each was written by something. Of a freed block the first damage. */
+/* Compare both zones of a block, which have separate causes; of a freed block find the first
+ * damage. */
 static void compare(struct flw_pool *pool, const struct flw_check *check,
                     const unsigned char *bytes)
 {
@@ -124,7 +125,7 @@ void flw_debug_give_check(struct flw_pool *pool, const struct flw_guard *guard,
         flw_heap_count_call(&pool->heap);
         result = driver->cuEventRecord(check->event, stream);
     }
-    if (result != CUDA_SUCCESS) { /* refused, by a capture perhaps: an empty check */
+    if (result != CUDA_SUCCESS) { /* refused, possibly by a capture: an empty check */
         check->is_freed_poison = true;
         check->guard.size_bytes = 0;
     }
@@ -177,7 +178,7 @@ void flw_debug_poll(struct flw_pool *pool)
     flw_lock_release(&debug->lock);
 }
 
-/* ---- making, ending */
+/* ---- create, end */
 
 static fallow_status pin_failed(struct flw_pool *pool, CUresult result)
 {
@@ -199,7 +200,7 @@ static fallow_status pin_bytes(struct flw_pool *pool, struct flw_debug *debug)
     if (bytes == MAP_FAILED) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    /* Pages that a forked child shared would part from the device's at the next write. */
+    /* If a forked child shared the pages, the next write would separate them from the device's. */
     (void)madvise(bytes, RING_BYTES, MADV_DONTFORK);
     if (driver->cuMemHostRegister_v2 != NULL && driver->cuMemHostUnregister != NULL) {
         result = driver->cuMemHostRegister_v2(bytes, RING_BYTES, CU_MEMHOSTREGISTER_PORTABLE);
@@ -239,7 +240,7 @@ void flw_debug_drop_ring(struct flw_pool *pool, struct flw_debug *debug, bool is
             (void)pool->driver.cuEventDestroy_v2(debug->ring[i].event);
         }
     }
-    /* What is registered still, the device may write: it stays mapped. */
+    /* Memory that is still registered may be written by the device: it stays mapped. */
     if (debug->ring_bytes != NULL && !is_lost &&
         pool->driver.cuMemHostUnregister(debug->ring_bytes) == CUDA_SUCCESS) {
         munmap(debug->ring_bytes, RING_BYTES);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what outlives a sleep: which blocks' contents, by their tags, and the copies in pinned memory.
- * Does not: know when the device is still (sleep.c).
- */
+ * Owns: contents that survive a sleep: the blocks, by tag, and their copies in pinned memory.
+ * Does not: wait for the device (sleep.c). */
 #include <stdlib.h>
 
 #include "pool/extensions/sleep/sleep.h"
@@ -81,10 +80,10 @@ struct harvest {
     struct flw_pool *pool;
     const fallow_sleep_request *request;
     struct flw_saved_block *blocks;
-    size_t count, room; /* more were counted than there was room for: again */
+    size_t count, room; /* more were counted than there was room for: repeat */
 };
 
-/* Heap and uses lock. What lies in an exported handle stays where it is. */
+/* Contents of an exported handle stay in place. Heap and uses lock held. */
 static void see(void *context, const struct flw_live_block *block)
 {
     struct harvest *harvest = context;
@@ -121,7 +120,8 @@ static bool find_blocks(struct flw_pool *pool, const fallow_sleep_request *reque
     return true;
 }
 
-/* calls. The next blocks from `first` on, as many as one chunk is for: pinned memory for them. */
+/* Allocate pinned memory for the next blocks from `first` on, as many as fit a chunk. Makes driver
+ * calls. */
 static CUresult make_chunk(struct flw_pool *pool, size_t first, size_t *out_end)
 {
     struct flw_sleeper *sleeper = &pool->sleeper;
@@ -148,7 +148,8 @@ static CUresult make_chunk(struct flw_pool *pool, size_t first, size_t *out_end)
     return CUDA_SUCCESS;
 }
 
-/* heap lock. Else the block was freed while the pool fell asleep: what lay idle then is address space. */
+/* False if the block was freed during the sleep: idle memory became address space.
+ * Heap lock held. */
 static bool has_memory(const struct flw_heap *heap, const struct flw_saved_block *block)
 {
     uint64_t at = block->address - heap->map.base, end = at + block->size_bytes;
@@ -161,7 +162,7 @@ static bool has_memory(const struct flw_heap *heap, const struct flw_saved_block
     return has;
 }
 
-/* takes the lock */
+/* Takes the heap lock. */
 static bool is_to_copy(struct flw_heap *heap, const struct flw_saved_block *block, bool is_out)
 {
     flw_lock_acquire(&heap->lock);
@@ -170,9 +171,9 @@ static bool is_to_copy(struct flw_heap *heap, const struct flw_saved_block *bloc
     return has;
 }
 
-/* calls. All copies are given before the first is waited for; whatever fails, none is under way
- * afterwards, unless the driver refuses to wait: then what they copy to and from stays. No capture is
- * open, so the default stream takes them. */
+/* Submit all copies before waiting for the first; after a failure none is under way, unless the
+ * driver refuses to wait: then their memory stays. No capture is open, so the default stream takes
+ * them. Makes driver calls. */
 static fallow_status copy_all(struct flw_pool *pool, bool is_out)
 {
     const struct flw_sleeper *sleeper = &pool->sleeper;
@@ -217,7 +218,7 @@ fallow_status flw_sleep_save(struct flw_pool *pool, const fallow_sleep_request *
 {
     struct flw_sleeper *sleeper = &pool->sleeper;
     struct flw_driver_section section;
-    flw_sleep_forget_saved(pool, false); /* what an earlier one could not */
+    flw_sleep_forget_saved(pool, false); /* if an earlier sleep could not */
     if (sleeper->chunk_count > 0) {
         return flw_heap_not_entered(&pool->heap);
     }
@@ -254,7 +255,7 @@ fallow_status flw_sleep_restore(struct flw_pool *pool)
     return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
 }
 
-/* calls. The driver is asked again for one that it refuses. */
+/* A refused release is retried. Makes driver calls. */
 static void free_chunk(struct flw_pool *pool, void *chunk)
 {
     CUresult result = CUDA_ERROR_UNKNOWN;
@@ -269,7 +270,7 @@ static void free_chunk(struct flw_pool *pool, void *chunk)
     }
 }
 
-/* calls. False: copies may be under way. */
+/* False: copies may be under way. Makes driver calls. */
 static bool free_chunks(struct flw_pool *pool)
 {
     struct flw_sleeper *sleeper = &pool->sleeper;
@@ -305,7 +306,7 @@ void flw_sleep_forget_saved(struct flw_pool *pool, bool is_lost)
     bool is_free = is_lost || sleeper->chunk_count == 0 || free_chunks(pool);
     if (is_free || flw_heap_is_lost(&pool->heap)) {
         drop_saved(sleeper);
-    } /* else a poll, the next sleep or the pool's end tries again */
+    } /* otherwise a poll, the next sleep or the pool's end retries */
 }
 
 static void poll(struct flw_pool *pool)

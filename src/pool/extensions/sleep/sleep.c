@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: sleep and wake: who is kept out and waited for, the order of the steps, the way back.
- * Does not: unmap or map (heap/physical/sleep.c), save or put back (contents.c).
+ * Owns: sleep and wake: keeping threads out and waiting for them, the order of the steps, the
+ * undo.
+ * Does not: unmap or map (heap/physical/sleep.c), save or restore (contents.c).
  *
- *   sleep   watchers · the gate is held, caches closed and emptied, those inside waited for · the
+ *   sleep   watchers · the gate is held, caches closed and emptied, threads inside waited for · the
  *           device waited for · contents saved · memory released · the gate refuses
- *   wake    memory got and mapped · contents put back · caches and gate opened · watchers
+ *   wake    memory created and mapped · contents restored · caches and gate opened · watchers
  *
- * A step that fails undoes those before it. Where the driver refuses that, too, the pool is asleep and has
- * all of its memory still.
- */
+ * A step that fails undoes those before it. If the driver refuses that too, the pool is asleep and
+ * still has all the memory. */
 #include "pool/extensions/sleep/sleep.h"
 
 #include <stdlib.h>
@@ -29,9 +29,9 @@
 
 FLW_DEFINE_INIT_SIZED(fallow_sleep_request)
 
-/* ---- who is asked before a sleep and told after a wake */
+/* ---- watchers */
 
-/* Those that are there when a turn begins. */
+/* The watchers at the begin of a turn. */
 struct watch {
     struct flw_sleep_watcher watchers[FLW_SLEEP_WATCHERS];
     uint32_t count;
@@ -98,7 +98,7 @@ static void look_up(struct flw_sleeper *sleeper, struct watch *watch)
     flw_lock_release(&sleeper->lock);
 }
 
-/* True: none refused. Else those that were asked are told again by tell_awake. */
+/* True: none refused. Otherwise tell_awake calls those that were called. */
 static bool ask_watchers(struct watch *watch)
 {
     for (uint32_t i = 0; i < watch->count; i++) {
@@ -122,7 +122,7 @@ static void tell_awake(const struct watch *watch)
 
 /* ---- running work */
 
-/* calls. NOT_READY: work of the context is under way. */
+/* NOT_READY: work of the context is under way. Makes driver calls. */
 static CUresult ask_context(struct flw_pool *pool)
 {
     const struct flw_driver *driver = &pool->driver;
@@ -143,7 +143,7 @@ static CUresult ask_context(struct flw_pool *pool)
     return result == CUDA_SUCCESS ? end : result;
 }
 
-/* calls. The same of a stream; one that is gone has nothing under way that could be asked for. */
+/* The same for a stream; a stream that is gone has no work to query. Makes driver calls. */
 static CUresult ask_stream(struct flw_pool *pool, CUstream stream, CUcontext context)
 {
     struct flw_driver_section section;
@@ -171,7 +171,7 @@ static CUresult ask_streams(struct flw_pool *pool, bool foreign_only)
     return result;
 }
 
-/* The same where a stream may be gone without notice: what the pool has fenced tells. */
+/* The same for a stream that may be gone without notice, by the pool's fences. */
 static CUresult ask_fences(struct flw_pool *pool, bool foreign_only)
 {
     struct flw_heap *heap = &pool->heap;
@@ -206,7 +206,7 @@ static fallow_status refuse_running(struct flw_pool *pool)
                                           : flw_heap_refuse(&pool->heap, result, "cuEventQuery");
 }
 
-/* Everything that may touch the pool's memory is complete, and known to be. */
+/* Return OK once all work that may access the pool's memory is complete. */
 static fallow_status quiesce(struct flw_pool *pool, bool may_wait)
 {
     struct flw_driver_section section;
@@ -259,7 +259,7 @@ static void open_up(struct flw_pool *pool)
     flw_gate_set(&pool->gate, FLW_GATE_OPEN);
 }
 
-/* The turn is this thread's, the watchers have agreed. */
+/* Put the pool to sleep, in this thread's turn, after the watchers agreed. */
 static fallow_status fall_asleep(struct flw_pool *pool, const fallow_sleep_request *request)
 {
     bool may_wait = (request->flags & FALLOW_SLEEP_WAIT) != 0;
@@ -282,7 +282,7 @@ static fallow_status fall_asleep(struct flw_pool *pool, const fallow_sleep_reque
     if (status == FALLOW_OK) {
         status = flw_heap_sleep(&pool->heap);
     }
-    bool is_asleep = status == FALLOW_OK || status == FALLOW_ASLEEP; /* the way back was refused */
+    bool is_asleep = status == FALLOW_OK || status == FALLOW_ASLEEP; /* the undo was refused */
     if (!is_asleep) {
         flw_sleep_forget_saved(pool, flw_heap_is_lost(&pool->heap));
         free(kept);
@@ -290,7 +290,7 @@ static fallow_status fall_asleep(struct flw_pool *pool, const fallow_sleep_reque
         return status;
     }
     flw_sleep_note_kept(&pool->sleeper, request, kept);
-    /* An arena whose last lease may simply be repeated looks again. */
+    /* An arena that would repeat the last lease checks again. */
     atomic_fetch_add_explicit(&pool->heap.count.order_changes, 1, memory_order_release);
     flw_gate_set(&pool->gate, FLW_GATE_ASLEEP);
     if (status == FALLOW_ASLEEP) {
