@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the answer to "is this address a hooked entry point of the driver?": pairs of a real address
- * and its wrapper, sorted by the real one. Substitution asks nothing else: no name, no version.
- * Does not: learn addresses (real.c), or lock: a table is filled by one thread, then never changed.
+ * Owns: the table of hooked entry points: pairs of a real address and the wrapper, sorted by the
+ * real one. Substitution uses only this table: no name, no version.
+ * Does not: find addresses (real.c), or lock: one thread fills a table, which then never changes.
  *
  * INVARIANTS (flw_address_table_is_valid recomputes them)
  *   1. real addresses ascend strictly: one address has one wrapper
  *   2. no address and no wrapper is 0
- *   3. no wrapper is a real address: what was substituted once is never substituted again
- */
+ *   3. no wrapper is a real address: a substituted address is never substituted again */
 #ifndef FLW_PRELOAD_ADDRESS_TABLE_H
 #define FLW_PRELOAD_ADDRESS_TABLE_H
 
@@ -23,7 +22,7 @@
 
 struct flw_address {
     uintptr_t real, wrapper;
-    enum flw_hook hook; /* whose wrapper */
+    enum flw_hook hook; /* the hook of the wrapper */
 };
 
 struct flw_address_table {
@@ -31,7 +30,7 @@ struct flw_address_table {
     struct flw_address at[FLW_ADDRESS_MAX];
 };
 
-/* The pair of a real address; NULL: it is none. */
+/* Return the pair of a real address; NULL: none. */
 static inline const struct flw_address *
 flw_address_table_find(const struct flw_address_table *table, uintptr_t real)
 {
@@ -58,8 +57,8 @@ static inline bool flw_address_is_a_wrapper(const struct flw_address_table *tabl
     return false;
 }
 
-/* Put a pair in. An address that is there keeps its wrapper: the later claim is left out. A pair with a
- * 0 in it, or whose address is a wrapper, is left out. */
+/* Add a pair. An address in the table keeps the wrapper. A pair with a 0, or with a wrapper as the
+ * address, is ignored. */
 static inline void flw_address_table_add(struct flw_address_table *table, struct flw_address pair)
 {
     if (pair.real == 0 || pair.wrapper == 0 || pair.real == pair.wrapper ||

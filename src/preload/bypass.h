@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the list of allocating calls that no pool serves, and why.
- */
+ * Owns: the list of allocating calls that no pool serves, with reasons. */
 #ifndef FLW_PRELOAD_BYPASS_H
 #define FLW_PRELOAD_BYPASS_H
 

@@ -36,7 +36,7 @@ void flw_captured_begin(void)
     flw_captures_lock();
 }
 
-/* Where the list is full the capture is not counted out again: memory is held back, never allocated
+/* If the list is full the capture is never counted as ended: memory is held back, never allocated
  * too early. */
 CUresult flw_captured_begun(CUstream stream, CUresult result)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: which streams are being captured, by identity: the count that holds epochs back must come down
- * however a capture ends. Does not: wrap an entry point, or make the calls that begin and end one.
- */
+ * Owns: the set of captured streams, by identity: the count that delays epochs must decrease
+ * however a capture ends. Does not: wrap an entry point, or make the calls that begin and end a
+ * capture. */
 #ifndef FLW_PRELOAD_CAPTURES_H
 #define FLW_PRELOAD_CAPTURES_H
 
@@ -10,15 +10,16 @@
 
 #include "driver/driver_types.h"
 
-/* Around the driver call that begins the capture of a stream (a twin's NULL already replaced by
+/* Call around the driver call that begins the capture of a stream (with a twin's NULL replaced by
  * CU_STREAM_PER_THREAD). */
 void flw_captured_begin(void);
 CUresult flw_captured_begun(CUstream stream, CUresult result);
-/* The name of a stream, for flw_captured_over; 0: unknown. Before the call that may end it. */
+/* Return the id of a stream for flw_captured_over, before the call that may end the stream; 0:
+ * unknown. */
 unsigned long long flw_captured_name(CUstream stream);
-/* That stream's capture is over; nothing where it was not captured. */
+/* Record the end of that stream's capture; nothing if it was not captured. */
 void flw_captured_over(unsigned long long name);
-/* Those of a context that has ended (its home's id). */
+/* The same for all streams of a context that has ended (the id of the home). */
 void flw_captured_forget(unsigned long long context_id);
 void flw_captured_child(void); /* of a fork */
 

@@ -24,14 +24,14 @@ flw_dlsym_function flw_dlsym_libc(void)
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
     void *address = NULL;
     for (unsigned i = 0; i < sizeof versions / sizeof *versions && address == NULL; i++) {
-        address = dlvsym(RTLD_NEXT, "dlsym", versions[i]); /* named: the library's own */
+        address = dlvsym(RTLD_NEXT, "dlsym", versions[i]); /* by name: the library's own */
     }
     if (address == NULL) {
         flw_say("the C library has no dlsym that this library knows; it cannot be preloaded here");
         _exit(127);
     }
     memcpy(&function, &address, sizeof function);
-    atomic_store_explicit(&libc_dlsym, function, memory_order_relaxed); /* the same in any thread */
+    atomic_store_explicit(&libc_dlsym, function, memory_order_relaxed); /* equal in every thread */
     return function;
 }
 
@@ -54,13 +54,13 @@ static bool is_driver_name(const char *name)
     return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
-/* Without a driver a program must find none, and no name that the driver lacks: our exports would say
- * otherwise. The failing search leaves the reason for dlerror. */
+/* Without a driver a program must find none, and no name that the driver lacks, although we export
+ * the names. The failing search sets the reason for dlerror. */
 static void *find_behind_us(void *handle, const char *name)
 {
     (void)handle;
     void *address = flw_dlsym_next()(RTLD_NEXT, name);
-    __asm__ volatile("" : "+r"(address)); /* no jump: the caller it sees must be this library */
+    __asm__ volatile("" : "+r"(address)); /* no tail call: the caller must be this library */
     return address;
 }
 
@@ -77,7 +77,7 @@ void *flw_dlsym_find(void *handle, const char *name)
         return find_behind_us(handle, name);
     }
     if (has_learnt) {
-        next(handle, name); /* what dlerror says next is about the program's own call */
+        next(handle, name); /* the next dlerror is about the program's own call */
     }
     return answer;
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the exported dlsym, in assembly: RTLD_DEFAULT is 0 and RTLD_NEXT is -1, so handle + 1 is at
- * most 1 for both. Every other handle jumps to flw_dlsym_find, which may call. For these two
- * flw_dlsym_route says where to jump, with handle, name and the caller's return address as they were.
- * Does not: anything else. Unversioned, it serves programs of every version of the C library.
- */
+ * Owns: the exported dlsym, in assembly: RTLD_DEFAULT is 0 and RTLD_NEXT is -1, so handle + 1 is
+ * at most 1 for both. Every other handle jumps to flw_dlsym_find, which may make calls. For these
+ * two, flw_dlsym_route returns the function to jump to, with unchanged handle, name and return
+ * address. Without a version, dlsym serves programs of every version of the C library. */
 #if defined(__x86_64__)
 __asm__(".text\n"
         ".globl dlsym\n"
-        ".protected dlsym\n" /* as FLW_PRELOAD_EXPORT is */
+        ".protected dlsym\n" /* as FLW_PRELOAD_EXPORT */
         ".type dlsym, @function\n"
         ".p2align 4\n"
         "dlsym:\n"
@@ -36,7 +35,7 @@ __asm__(".text\n"
 #elif defined(__aarch64__)
 __asm__(".text\n"
         ".globl dlsym\n"
-        ".protected dlsym\n" /* as FLW_PRELOAD_EXPORT is */
+        ".protected dlsym\n" /* as FLW_PRELOAD_EXPORT */
         ".type dlsym, %function\n"
         ".p2align 4\n"
         "dlsym:\n"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the exported _exit and _Exit, which end a process without its destructors: Python's os._exit, and so
- * every worker of its multiprocessing. Posts the last statistics first.
- */
+ * Owns: the exported _exit and _Exit, which end a process without destructors: Python's os._exit,
+ * and so every worker of the multiprocessing. They post the last statistics first. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

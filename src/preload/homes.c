@@ -18,14 +18,14 @@ struct flw_home_counts flw_home_counts;
 void (*flw_homes_on_pool)(fallow_pool *pool, CUdevice device);
 void (*flw_homes_on_end)(struct flw_pool *pool);
 
-static _Atomic bool has_ids = true; /* does the driver answer cuCtxGetId? */
+static _Atomic bool has_ids = true; /* the driver supports cuCtxGetId */
 static struct {
     pthread_mutex_t lock;
     struct flw_home list[FLW_HOMES_MAX];
     _Atomic uint32_t end;
 } homes = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic uint64_t turn = 1; /* of the homes: another one whenever a context has ended */
+static _Atomic uint64_t turn = 1; /* of the homes; changes whenever a context has ended */
 
 bool flw_homes_serve(void)
 {
@@ -41,9 +41,9 @@ void flw_homes_child(void)
     atomic_store(&flw_homes_hit, false);
 }
 
-/* ---- names of contexts */
+/* ---- identities of contexts */
 
-/* Of a context, or (NULL) the present one. Where the driver has no names the handle has to do. */
+/* Return the id of a context, or (NULL) of the current one; the handle if the driver has no ids. */
 static unsigned long long id_of(CUcontext context)
 {
     const struct flw_driver *driver = &flw_real.driver;
@@ -68,7 +68,7 @@ unsigned long long flw_home_id_here(void)
 
 /* ---- the list */
 
-/* lock. Entered; NULL: none. */
+/* Enter the home with this id; NULL: none. Lock held. */
 static struct flw_home *enter_by_id(unsigned long long id)
 {
     for (uint32_t i = 0; i < homes.end; i++) {
@@ -86,7 +86,7 @@ void flw_home_leave(struct flw_home *home)
     atomic_fetch_sub(&home->users, 1);
 }
 
-/* The next home, from *cursor (begin with 0). */
+/* Return the next home after *cursor (begin with 0). */
 static struct flw_home *enter_next(uint32_t *cursor)
 {
     struct flw_home *home = NULL;
@@ -120,8 +120,8 @@ struct flw_home *flw_home_enter_of(CUdeviceptr address)
 
 /* ---- the end of a context */
 
-/* No thread enters; who is in leaves. Under the lock: who has seen the home open there is in by
- * now. */
+/* Let no more threads enter; those inside leave. Changes under the lock: a thread that found the
+ * home open under the lock is inside by then. */
 static void close_home(struct flw_home *home)
 {
     (void)pthread_mutex_lock(&homes.lock);
@@ -133,7 +133,7 @@ static void close_home(struct flw_home *home)
     }
 }
 
-/* making. It has no pool and no events. */
+/* It has no pool and no events. `making` held. */
 static void forget_green(struct flw_home *home)
 {
     close_home(home);
@@ -154,7 +154,7 @@ void flw_homes_forget_green(CUcontext context)
     }
 }
 
-/* Of the primary context that has ended, and them with it. */
+/* Forget the green contexts of a primary context that has ended; they end with it. */
 static void forget_greens_of(const struct flw_home *main)
 {
     for (uint32_t i = 0; i < homes.end; i++) {
@@ -165,7 +165,7 @@ static void forget_greens_of(const struct flw_home *main)
     }
 }
 
-/* making; closed. Without a driver call: its memory went with the context. */
+/* Forget a closed home, without a driver call: the memory ended with the context. `making` held. */
 static void forget_home(struct flw_home *home)
 {
     struct flw_pool *pool = atomic_load(&home->pool);
@@ -188,7 +188,7 @@ static void forget_home(struct flw_home *home)
     atomic_fetch_add(&turn, 1);
 }
 
-/* contexts locked. Every other pool forgets the context's events. */
+/* Let every other pool forget the context's events. Contexts locked. */
 static void forget_events(CUcontext context)
 {
     flw_contexts_drop(&flw_real.driver, context);
@@ -238,9 +238,9 @@ void flw_homes_end(struct flw_ending ending, bool is_over)
     (void)pthread_mutex_unlock(&making);
 }
 
-/* ---- the beginning */
+/* ---- creating homes */
 
-/* making; entered. A context that ended unseen, whose handle this is now, goes first. */
+/* Forget a context that ended unseen and had this handle. `making` held, a home entered. */
 static void drop_stale(CUcontext context, unsigned long long id)
 {
     for (uint32_t i = 0; i < homes.end; i++) {
@@ -256,7 +256,7 @@ static void drop_stale(CUcontext context, unsigned long long id)
     }
 }
 
-/* NULL: it is not active, or the driver does not say. */
+/* Return the primary context; NULL: not active, or unknown. */
 static CUcontext primary_of(CUdevice device)
 {
     const struct flw_driver *driver = &flw_real.driver;
@@ -268,7 +268,7 @@ static CUcontext primary_of(CUdevice device)
         !is_active || driver->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
         return NULL;
     }
-    (void)driver->cuDevicePrimaryCtxRelease_v2(device); /* it was active: it stays so */
+    (void)driver->cuDevicePrimaryCtxRelease_v2(device); /* it was active and stays so */
     return primary;
 }
 
@@ -281,7 +281,8 @@ static bool is_green_current(void)
            driver->cuStreamGetGreenCtx(NULL, &green) == CUDA_SUCCESS && green != NULL;
 }
 
-/* making; inside. Entered; NULL: no place, or the driver does not answer. */
+/* Create a home and enter it; NULL: no place, or the driver does not answer. `making` held,
+ * inside. */
 static struct flw_home *add_home(CUcontext context, unsigned long long id)
 {
     CUdevice device = 0;
@@ -298,7 +299,7 @@ static struct flw_home *add_home(CUcontext context, unsigned long long id)
     }
     CUcontext primary = primary_of(device);
     unsigned long long main_id = is_green && primary != NULL ? id_of(primary) : 0;
-    if (main_id == id) { /* one name for both: what is known by it is the primary one */
+    if (main_id == id) { /* one id for both: the primary context is known by it */
         main_id = 0;
         context = primary;
     }
@@ -359,7 +360,7 @@ static void say_error(void *context, fallow_log_level level, const char *line)
     }
 }
 
-/* making; inside. */
+/* `making` held, inside. */
 static void make_pool(struct flw_home *home)
 {
     fallow_pool_config config;
@@ -370,7 +371,7 @@ static void make_pool(struct flw_home *home)
     config.context = home->context;
     config.limit_bytes = flw_settings.limit_bytes;
     config.decay_ms = UINT32_MAX;    /* never polled */
-    config.wait_ms = UINT32_MAX - 1; /* no limit: the driver's own free waits, too */
+    config.wait_ms = UINT32_MAX - 1; /* no limit: the driver's own free waits too */
     config.log = say_error;
     struct flw_pool_place place = {.driver = &flw_real.driver,
                                    .context_id = home->id,
@@ -396,8 +397,8 @@ static bool lacks_pool(const struct flw_home *home)
     return atomic_load(&home->pool) == NULL && !atomic_load(&home->is_refused);
 }
 
-/* By a caller who has entered none: who holds making may be waiting for all to leave. NULL: the context
- * has ended meanwhile. */
+/* For a caller that has entered no home, since the holder of `making` may wait for all to leave.
+ * NULL: the context has ended meanwhile. */
 static struct flw_home *enter_with_pool(unsigned long long id)
 {
     (void)pthread_mutex_lock(&making);
@@ -444,7 +445,7 @@ struct flw_home *flw_home_enter(CUcontext context, bool wants_pool)
     return home;
 }
 
-/* The last few, since programs go to and fro between devices. */
+/* The last few, since programs alternate between devices. */
 #define SEEN 4
 
 void flw_homes_learn(CUcontext context)
@@ -471,7 +472,7 @@ void flw_homes_learn(CUcontext context)
     }
 }
 
-/* ---- everything at once */
+/* ---- all homes */
 
 uint64_t flw_homes_trim(void)
 {

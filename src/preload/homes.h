@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the homes: what is known of each live context, and its pool in context order, made at its first
- * allocation. Whose a pointer is.
+ * Owns: the homes: a record of each live context, and the pool in context order, created at the
+ * first allocation. Finds the home of a pointer.
  * Does not: wrap an entry point.
  *
- * A context is known by cuCtxGetId, which is never given twice; its handle may be another's tomorrow. A green
- * context "does not change the underlying context lifetime" (cuCtxFromGreenCtx): its memory is its device's
- * primary context's, an event of that one covers its work too, and so that one's pool serves it.
- * Who uses a home enters it, and its end waits until everybody has left. Hits enter nothing: a cache
- * that is closed serves none, and its end waits for one under way.
+ * A context is identified by cuCtxGetId, which is never reused, unlike the handle. A green context
+ * "does not change the underlying context lifetime" (cuCtxFromGreenCtx): the memory belongs to the
+ * device's primary context, whose event covers the work too, so that context's pool serves it. A
+ * user of a home enters it, and the home's end waits until all users have left. Hits enter
+ * nothing: a closed cache serves none, and closing waits for a hit under way.
  *
- * One mutex over the list, held for a look; another over the making of homes and pools and over the
- * driver call that ends a context, never waited for by somebody who has entered.
- */
+ * One mutex for the list, held briefly; another for creating homes and pools and for the driver
+ * call that ends a context. A thread inside a home never waits for the latter. */
 #ifndef FLW_PRELOAD_HOMES_H
 #define FLW_PRELOAD_HOMES_H
 
@@ -25,27 +24,28 @@
 #define FLW_HOMES_MAX 256
 
 struct flw_home {
-    unsigned long long id; /* cuCtxGetId and 1; 0: this place is unused */
+    unsigned long long id; /* cuCtxGetId + 1; 0: this place is unused */
     CUcontext context;
     CUdevice device;
     bool is_primary;
-    CUcontext main;             /* of a green context: the primary one, whose home serves it */
-    unsigned long long main_id; /* 0: it is none */
-    _Atomic bool is_refused;    /* a pool could not be made: everything passes through */
+    CUcontext main;             /* of a green context: the primary one, with the home that
+                                    serves it */
+    unsigned long long main_id; /* 0: not a green context */
+    _Atomic bool is_refused;    /* no pool could be created: everything passes through */
     fallow_pool *handle;        /* NULL: nothing was allocated here yet */
     struct flw_pool *_Atomic pool;
     _Atomic uint32_t users;
-    _Atomic bool is_ending; /* no thread enters any more */
+    _Atomic bool is_ending; /* no more threads enter */
 };
 
-/* May a wrapper look into the caches? Mode cache or strict, a pool is there, nothing is to be done with
- * what is allocated, the process has not forked. */
+/* True if wrappers may use the caches: mode cache or strict, there is a pool, allocations need no
+ * further action, the process has not forked. */
 extern _Atomic bool flw_homes_hit;
-/* Does this process have pools at all: mode cache or strict, not dead, not from inside a call of
- * ours. */
+/* True if this process has pools: mode cache or strict, not dead, and not inside one of our own
+ * calls. */
 bool flw_homes_serve(void);
 
-/* The name of the calling thread's context, for flw_context_alloc; 0: it has none. */
+/* Return the id of the calling thread's context for flw_context_alloc; 0: none. */
 static inline unsigned long long flw_home_id(CUresult (*get_id)(CUcontext, unsigned long long *))
 {
     unsigned long long id = 0;
@@ -55,39 +55,40 @@ unsigned long long flw_home_id_here(void);
 
 /* ---- enter, leave */
 
-/* The home that serves a context, or (NULL) to the present one, made if need be, and its pool if
- * that is wanted. NULL: pass through. */
+/* Enter the home that serves a context, or (NULL) the current one, creating the home if necessary,
+ * and the pool if wanted. NULL: pass through. */
 struct flw_home *flw_home_enter(CUcontext context, bool wants_pool);
-/* The context's own, a green one's too, which has no pool. */
+/* Enter the context's own home, also a green context's, which has no pool. */
 struct flw_home *flw_home_enter_own(CUcontext context);
-/* The home whose pool's memory holds the address, allocated or not. NULL: it is the driver's. */
+/* Enter the home of the pool that contains the address, allocated or not. NULL: it is the
+ * driver's. */
 struct flw_home *flw_home_enter_of(CUdeviceptr address);
 void flw_home_leave(struct flw_home *home);
 
-/* ---- the lives of contexts */
+/* ---- begin and end of contexts */
 
-/* A context that the program has made or made current: epochs cover it from now on. */
+/* Add a context that the program has created or made current: epochs cover it from now on. */
 void flw_homes_learn(CUcontext context);
-/* Around a driver call that may end a context: of this handle, or a device's primary one (context
- * NULL). `is_over` of what the call has answered; without one nothing has ended. */
+/* Call around a driver call that may end a context: with this handle, or a device's primary one
+ * (context NULL). `is_over`: as the call returned; otherwise nothing has ended. */
 struct flw_ending {
     struct flw_home *home; /* NULL: unknown */
 };
 struct flw_ending flw_homes_begin_end(CUcontext context, CUdevice device);
 void flw_homes_end(struct flw_ending ending, bool is_over);
-/* Between the two: a green context of that handle has ended. */
+/* Between the two: a green context with that handle has ended. */
 void flw_homes_forget_green(CUcontext context);
 
-/* ---- everything at once */
+/* ---- all homes */
 
-/* Give idle memory of every pool back to the driver; what came back. */
+/* Release idle memory of every pool to the driver; return the bytes. */
 uint64_t flw_homes_trim(void);
-/* Of a device: held by pools there, but not allocated. */
+/* Return the bytes that pools of a device hold without live blocks. */
 uint64_t flw_homes_idle_bytes(CUdevice device);
 
 struct flw_home_counts {
-    _Atomic uint64_t bypasses[FLW_BYPASS_COUNT]; /* that succeeded, in a process with pools */
-    _Atomic uint64_t foreign_frees;              /* pointers that went to the driver */
+    _Atomic uint64_t bypasses[FLW_BYPASS_COUNT]; /* successful calls, in a process with pools */
+    _Atomic uint64_t foreign_frees;              /* pointers passed to the driver */
     _Atomic uint64_t double_frees;               /* refused: freed already, or inside a block */
     _Atomic uint64_t retries, retries_served;    /* of allocating calls that ran out of memory */
     _Atomic uint64_t contexts_ended;
@@ -98,10 +99,9 @@ static inline void flw_home_count(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* Called with each new pool, from inside the allocation that made it; NULL: none. Set before
- * main. */
+/* Called with each new pool, inside the allocation that created it; NULL: none. Set before main. */
 extern void (*flw_homes_on_pool)(fallow_pool *pool, CUdevice device);
-/* With each whose context has ended, one at a time, before it goes. */
+/* Called with each pool of an ended context, one at a time, before the pool is destroyed. */
 extern void (*flw_homes_on_end)(struct flw_pool *pool);
 
 void flw_homes_child(void); /* of a fork */

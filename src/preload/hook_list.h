@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one list of hooked driver entry points, by topic. X(symbol, base, since, parameters, arguments)
+ * The list of hooked driver entry points, by topic. X(symbol, base, since, parameters, arguments)
  *
- *   symbol  the *exported* name, suffix included
- *   base    the name that cuGetProcAddress knows it by
+ *   symbol  the *exported* name with the suffix
+ *   base    the name for cuGetProcAddress
  *   since   the driver version of this binary interface (cudaTypedefs.h), for cuGetProcAddress: one
- *           base may stand for several interfaces, and a wrapper serves exactly one of them
+ *           base may have several interfaces, and a wrapper serves exactly one of them
  *
- * A _ptsz or _ptds twin (NULL means the thread's own default stream) follows its plain entry at once.
- * A topic's wrappers, CUresult flw_hook_<symbol>(parameters), are in hooks_<topic>.c.
+ * A _ptsz or _ptds twin (NULL means the thread's own default stream) follows the plain entry at
+ * once. A topic's wrappers, CUresult flw_hook_<symbol>(parameters), are in hooks_<topic>.c.
  *
- * To add one: a line here, the wrapper in its topic's file, and the entry point in simcuda. Names
- * without _v2 whose sizes are 32 bits wide stay out: they are other functions than their _v2.
- */
+ * To add one: add a line here, the wrapper in the topic's file, and the entry point in simcuda.
+ * Names without _v2 with sizes of 32 bits are omitted: they are other functions than their _v2. */
 #ifndef FLW_PRELOAD_HOOK_LIST_H
 #define FLW_PRELOAD_HOOK_LIST_H
 
@@ -28,7 +27,7 @@
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
 
-/* Only pointed to here: the same tags as cuda.h's, which may or may not be there. */
+/* Only used as pointers here: the same tags as in cuda.h, which may be absent. */
 struct CUDA_ARRAY3D_DESCRIPTOR_st;
 struct CUDA_ARRAY_DESCRIPTOR_st;
 struct CUDA_LAUNCH_PARAMS_st;
@@ -44,7 +43,7 @@ struct CUmemcpyAttributes_st;
 union CUstreamBatchMemOpParams_union;
 
 /* clang-format off */
-/* allocate, free, and what is asked about memory: hooks_memory.c */
+/* allocate, free, and queries of memory: hooks_memory.c */
 #define FLW_HOOKS_MEMORY(X) \
     X(cuMemAlloc_v2, cuMemAlloc, 3020, (CUdeviceptr *pointer, size_t bytes), (pointer, bytes)) \
     X(cuMemFree_v2, cuMemFree, 3020, (CUdeviceptr pointer), (pointer)) \
@@ -72,7 +71,7 @@ union CUstreamBatchMemOpParams_union;
     X(cuArray3DCreate_v2, cuArray3DCreate, 3020, (CUarray *array, const struct CUDA_ARRAY3D_DESCRIPTOR_st *descriptor), (array, descriptor)) \
     X(cuMipmappedArrayCreate, cuMipmappedArrayCreate, 5000, (CUmipmappedArray *array, const struct CUDA_ARRAY3D_DESCRIPTOR_st *descriptor, unsigned level_count), (array, descriptor, level_count))
 
-/* the lives of contexts, and when they are quiescent: hooks_context.c */
+/* creation, end and synchronisation of contexts: hooks_context.c */
 #define FLW_HOOKS_CONTEXT(X) \
     X(cuCtxCreate_v2, cuCtxCreate, 3020, (CUcontext *context, unsigned flags, CUdevice device), (context, flags, device)) \
     X(cuCtxCreate_v3, cuCtxCreate, 11040, (CUcontext *context, struct CUexecAffinityParam_st *affinities, int affinity_count, unsigned flags, CUdevice device), (context, affinities, affinity_count, flags, device)) \
@@ -107,7 +106,7 @@ union CUstreamBatchMemOpParams_union;
     X(cuStreamDestroy, cuStreamDestroy, 2000, (CUstream stream), (stream)) \
     X(cuStreamDestroy_v2, cuStreamDestroy, 4000, (CUstream stream), (stream))
 
-/* what fills memory, for the audit and substituted under it alone: hooks_fill.c */
+/* fills of memory; substituted only during an audit: hooks_fill.c */
 #define FLW_HOOKS_FILL(X) \
     X(cuMemsetD8_v2, cuMemsetD8, 3020, (CUdeviceptr pointer, unsigned char value, size_t count), (pointer, value, count)) \
     X(cuMemsetD8_v2_ptds, cuMemsetD8, 7000, (CUdeviceptr pointer, unsigned char value, size_t count), (pointer, value, count)) \
@@ -134,7 +133,7 @@ union CUstreamBatchMemOpParams_union;
     X(cuMemsetD2D32Async, cuMemsetD2D32Async, 3020, (CUdeviceptr pointer, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream), (pointer, pitch, value, width, height, stream)) \
     X(cuMemsetD2D32Async_ptsz, cuMemsetD2D32Async, 7000, (CUdeviceptr pointer, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream), (pointer, pitch, value, width, height, stream))
 
-/* what launches, the same: hooks_fill.c */
+/* launches, likewise: hooks_fill.c */
 #define FLW_HOOKS_LAUNCH(X) \
     X(cuLaunchKernel, cuLaunchKernel, 4000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters, void **extra), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra)) \
     X(cuLaunchKernel_ptsz, cuLaunchKernel, 7000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters, void **extra), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra)) \
@@ -143,7 +142,7 @@ union CUstreamBatchMemOpParams_union;
     X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 9000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters)) \
     X(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel, 9000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters))
 
-/* what else reads or writes memory, the same: hooks_touch.c */
+/* other reads and writes of memory, likewise: hooks_touch.c */
 #define FLW_HOOKS_TOUCH(X) \
     X(cuMemcpy, cuMemcpy, 4000, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes)) \
     X(cuMemcpy_ptds, cuMemcpy, 7000, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes)) \
@@ -210,7 +209,7 @@ union CUstreamBatchMemOpParams_union;
     X(cuMemHostAlloc, cuMemHostAlloc, 2020, (void **pointer, size_t bytes, unsigned flags), (pointer, bytes, flags)) \
     X(cuMemFreeHost, cuMemFreeHost, 2000, (void *pointer), (pointer))
 
-/* how programs find entry points: hooks_lookup.c */
+/* lookups of entry points: hooks_lookup.c */
 #define FLW_HOOKS_LOOKUP(X) \
     X(cuGetProcAddress, cuGetProcAddress, 11030, (const char *symbol, void **function, int version, cuuint64_t flags), (symbol, function, version, flags)) \
     X(cuGetProcAddress_v2, cuGetProcAddress, 12000, (const char *symbol, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status), (symbol, function, version, flags, status))

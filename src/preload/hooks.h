@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the declarations of the wrappers, made from the list. In C a wrapper is flw_hook_<symbol>;
- * its name for the linker is the driver's own, so defining it exports it.
- * Does not: define any. Each is defined in the file of its topic, once.
- */
+ * Owns: the declarations of the wrappers, generated from the list. In C a wrapper is
+ * flw_hook_<symbol>; the linker name is the driver's, so the definition exports it.
+ * Does not: define any; the file of a wrapper's topic does. */
 #ifndef FLW_PRELOAD_HOOKS_H
 #define FLW_PRELOAD_HOOKS_H
 
@@ -28,7 +27,7 @@ enum flw_hook {
     FLW_HOOK_COUNT
 };
 
-/* NULL means the thread's own stream to a _ptsz or _ptds twin. */
+/* In a _ptsz or _ptds twin NULL means the thread's own stream. */
 static inline CUstream flw_hook_stream(CUstream stream, const char *symbol)
 {
     const char *end = strrchr(symbol, '_');

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the wrappers of what begins and ends the capture of a stream: meanwhile no epoch is closed.
- * Does not: allocate memory.
- */
+ * Owns: the wrappers of calls that begin and end the capture of a stream: no epoch is closed in
+ * between.
+ * Does not: allocate memory. */
 #include "heap/order/epoch.h"
 #include "preload/captures.h"
 #include "preload/homes.h"
 #include "preload/hooks.h"
 #include "preload/real.h"
 
-/* What NULL means in a _ptsz twin. */
+/* Return the stream that NULL means in a _ptsz twin. */
 static CUstream own(CUstream stream)
 {
     return stream != NULL ? stream : CU_STREAM_PER_THREAD;
 }
 
-/* The call in between begins a capture, or does not. */
+/* Run before a driver call that may begin a capture; after() undoes it if none began. */
 static bool before(void)
 {
     bool serves = flw_homes_serve();
@@ -39,7 +39,7 @@ static CUresult after(bool serves, CUstream stream, CUresult result)
 FLW_HOOKS_BEGIN_CAPTURE(WRAP)
 #undef WRAP
 
-/* An end that fails may have ended the capture or not: the stream knows. */
+/* A failed end may or may not have ended the capture: query the stream. */
 static CUresult end(CUstream stream, CUgraph *graph, CUstream named,
                     CUresult (*real)(CUstream stream, CUgraph *graph))
 {
@@ -64,7 +64,7 @@ CUresult flw_hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
     return end(stream, graph, own(stream), flw_real.cuStreamEndCapture_ptsz);
 }
 
-/* Its capture goes with a stream. */
+/* The end of a stream also ends the capture. */
 static CUresult destroy(CUstream stream, CUresult (*real)(CUstream stream))
 {
     bool may_end = stream != NULL && flw_captures_are_open() && flw_homes_serve();

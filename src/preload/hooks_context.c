@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the wrappers of what makes, ends, selects and synchronises contexts: epochs are to cover those
- * that live, and nothing of one that has ended may be allocated.
- * Does not: allocate memory.
- */
+ * Owns: the wrappers of calls that create, end, select and synchronise contexts: epochs must cover
+ * live contexts, and memory of an ended context must not be allocated.
+ * Does not: allocate memory. */
 #include "heap/order/epoch.h"
 #include "preload/audit_alloc.h"
 #include "preload/captures.h"
@@ -12,7 +11,7 @@
 #include "preload/life.h"
 #include "preload/real.h"
 
-/* ---- the beginning */
+/* ---- create */
 
 static CUresult learn(CUresult result, const CUcontext *context)
 {
@@ -91,7 +90,7 @@ static bool is_primary_active(CUdevice device)
            is_active;
 }
 
-/* A device's primary context; it may have other users, and so live on. */
+/* End a device's primary context, which stays alive if it has other users. */
 static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice device), bool ends_always)
 {
     if (!flw_homes_serve()) {
@@ -115,10 +114,10 @@ CUresult flw_hook_cuCtxDestroy_v2(CUcontext context)
 
 CUresult flw_hook_cuCtxDetach(CUcontext context)
 {
-    return end_context(context, flw_real.cuCtxDetach); /* cuCtxAttach is seldom heard of */
+    return end_context(context, flw_real.cuCtxDetach); /* cuCtxAttach is rare */
 }
 
-/* As what takes a CUcontext knows it, and its device. */
+/* Return the green context's CUcontext and device. */
 static bool find_green(CUgreenCtx green, CUcontext *out_context, CUdevice *out_device)
 {
     const struct flw_driver *driver = &flw_real.driver;
@@ -133,7 +132,7 @@ static bool find_green(CUgreenCtx green, CUcontext *out_context, CUdevice *out_d
     return result == CUDA_SUCCESS;
 }
 
-/* It releases its share of the primary context, which may be the last one. */
+/* It releases the share of the primary context, possibly the last one. */
 CUresult flw_hook_cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUcontext context;
@@ -170,8 +169,8 @@ CUresult flw_hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
     return end_primary(device, flw_real.cuDevicePrimaryCtxRelease_v2, false);
 }
 
-/* ---- quiescence: what was freed before a synchronisation is ready after it. That of a green context waits
- * for its own work only, so nothing is ready after that. */
+/* ---- synchronisation makes memory that was freed before available. A green context's
+ * synchronisation waits only for that context's own work, so no memory becomes available. */
 
 struct quiet {
     const struct flw_pool *pool; /* NULL: none, or nothing to gain */

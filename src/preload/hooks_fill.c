@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the wrappers of memsets and kernel launches: they pass the call through, and tell the audit
- * where one is on; a fill on trial is given poison. The audit's place in the life of the process.
- * Does not: judge (audit/audit.h).
- */
+ * Owns: the wrappers of memsets and kernel launches: they pass the call through, and report to the
+ * audit if one is on; a fill on trial gets poison. The audit's part in the life of the process.
+ * Does not: judge fills (audit/audit.h). */
 #include <string.h>
 
 #include "preload/audit/audit.h"
@@ -37,7 +36,7 @@ static void start(void)
     }
 }
 
-/* The page is the parent's; a child that may use the driver asks for one of its own. */
+/* The file is the parent's; a child that may use the driver requests its own. */
 static void child(void)
 {
     bool is_fresh = flw_audit_stop();
@@ -48,11 +47,11 @@ static void child(void)
 
 const struct flw_part flw_part_fill = {.start = start, .child = child};
 
-/* ---- what the wrappers share */
+/* ---- shared by the wrappers */
 
 struct watch {
     struct flw_audit_judgement judgement;
-    unsigned value; /* what to fill with: the program's, or poison in every byte */
+    unsigned value; /* the value to fill with: the program's, or poison in every byte */
     bool is_on;
 };
 
@@ -66,7 +65,7 @@ static bool is_captured(CUstream stream)
 
 struct rows {
     CUdeviceptr pointer;
-    size_t pitch, width, height; /* in bytes, but for height */
+    size_t pitch, width, height; /* in bytes, except height */
     unsigned value;
     CUstream stream;
 };
@@ -102,7 +101,7 @@ static CUresult end_fill(const struct watch *watch, CUresult result)
     return result;
 }
 
-/* ---- memsets: what each fills, by its base name, in terms of the parameters in the list */
+/* ---- memsets: the range that each fills, by base name, in terms of the parameters in the list */
 
 #define ROW(on)  ((struct rows){pointer, 0, count * sizeof value, 1, value, on})
 #define ROWS(on) ((struct rows){pointer, pitch, width * sizeof value, height, value, on})
@@ -126,13 +125,13 @@ static CUresult end_fill(const struct watch *watch, CUresult result)
         struct watch watch;                                 \
         const struct rows rows = FILL_##base;               \
         begin_fill(&watch, #symbol, CALLER(), &rows);       \
-        value = watch.value; /* cut to its type */          \
+        value = watch.value; /* truncated to the type */    \
         return end_fill(&watch, flw_real.symbol arguments); \
     }
 FLW_HOOKS_FILL(WRAP)
 #undef WRAP
 
-/* ---- launches: what they are given */
+/* ---- launches: their arguments */
 
 struct arguments {
     struct flw_parameter at[FLW_PARAMETERS_MAX];
@@ -140,7 +139,7 @@ struct arguments {
     bool is_read;
 };
 
-/* A launch takes a kernel of a library in the place of a function, too. */
+/* A launch also accepts a kernel of a library instead of a function. */
 static CUresult get_place(CUfunction function, bool is_kernel, size_t index, size_t *offset,
                           size_t *bytes)
 {
@@ -174,7 +173,7 @@ struct buffer {
     size_t bytes;
 };
 
-/* extra: names and values, ended by CU_LAUNCH_PARAM_END. False: a name that is not known. */
+/* extra: names and values, ended by CU_LAUNCH_PARAM_END. False: an unknown name. */
 static bool find_buffer(void **extra, struct buffer *out)
 {
     enum {
@@ -194,7 +193,7 @@ static bool find_buffer(void **extra, struct buffer *out)
     return true;
 }
 
-/* One parameter, where the driver says that it has it. False: it cannot be read. */
+/* Add one parameter if the driver reports it. False: it cannot be read. */
 static bool add_argument(struct arguments *arguments, void **parameters,
                          const struct buffer *buffer, size_t offset, size_t bytes)
 {
@@ -212,8 +211,8 @@ static bool add_argument(struct arguments *arguments, void **parameters,
     return at != NULL;
 }
 
-/* A driver before 12.4 says nothing of parameters: then a buffer is read as it lies, and pointers to
- * parameters, whose sizes are not known, are not. */
+/* A driver before 12.4 does not describe parameters: then a buffer is read word by word, and
+ * pointers to parameters of unknown size are not read. */
 static void read_arguments(struct arguments *arguments, CUfunction function, void **parameters,
                            void **extra)
 {
@@ -258,7 +257,7 @@ static void begin_launch(struct watch *watch, const char *call, uintptr_t caller
     }
     launch->stream = flw_hook_stream(launch->stream, call);
     struct flw_audit_launch seen = {.is_captured = is_captured(launch->stream)};
-    if (!seen.is_captured) { /* nor is the driver asked: it might load a module, under capture */
+    if (!seen.is_captured) { /* no driver call either: it might load a module during a capture */
         flw_inside_enter();
         read_arguments(&arguments, launch->function, launch->parameters, launch->extra);
         seen = (struct flw_audit_launch){.name = get_name(launch->function),
@@ -271,8 +270,8 @@ static void begin_launch(struct watch *watch, const char *call, uintptr_t caller
     flw_audit_judge_launch(&seen, &watch->judgement);
 }
 
-/* A kernel's fill on trial runs, and poison is laid over it behind it on its stream: whatever else
- * hangs on the launch stays as it is. */
+/* A kernel's fill on trial runs, and poison is written after it on the stream, so that everything
+ * else about the launch stays unchanged. */
 static CUresult end_launch(const struct watch *watch, const struct launch *launch, CUresult result)
 {
     if (!watch->is_on || result != CUDA_SUCCESS) {
@@ -286,9 +285,9 @@ static CUresult end_launch(const struct watch *watch, const struct launch *launc
     return result;
 }
 
-/* ---- launches: what each is given, as above */
+/* ---- launches: the arguments of each, as above */
 
-/* The members of CUlaunchConfig that the driver's interface has first, for builds without cuda.h. */
+/* The first members of CUlaunchConfig in the driver's interface, for builds without cuda.h. */
 struct launch_head {
     unsigned grid[3], block[3], shared_bytes;
     CUstream stream;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the wrappers of both forms of cuGetProcAddress: what the driver answers is given on, with the
- * wrapper in place of an address that has one. Status and "not found" stay the driver's.
- * Does not: look at names, versions or flags: the address says which function it is.
- */
+ * Owns: the wrappers of both forms of cuGetProcAddress: they return the driver's result, with the
+ * wrapper instead of an address that has one. Status and "not found" remain the driver's.
+ * Does not: read names, versions or flags: the address identifies the function. */
 #include "preload/hooks.h"
 #include "preload/inside.h"
 #include "preload/real.h"
@@ -23,7 +22,7 @@ CUresult flw_hook_cuGetProcAddress(const char *symbol, void **function, int vers
     if (!flw_real_ready()) {
         return flw_real.cuGetProcAddress(symbol, function, version, flags);
     }
-    flw_inside_enter(); /* a driver that uses dlsym to answer must find its own */
+    flw_inside_enter(); /* a driver that uses dlsym to answer must find its own functions */
     CUresult result = flw_real.cuGetProcAddress(symbol, function, version, flags);
     flw_inside_leave();
     return substitute(result, function, was_inside);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the wrappers of what allocates and frees device memory, and of what is asked about it. In
- * the modes cache and strict a context's own pool answers for what it has allocated; everything
- * else, and everything in the other modes, is passed through.
- * Does not: know when a context or a capture begins and ends.
+ * Owns: the wrappers of calls that allocate, free and query device memory. In the modes cache and
+ * strict a context's own pool answers for the blocks; everything else, and all calls in other
+ * modes, pass through.
+ * Does not: track contexts or captures.
  *
- * A hit is the first lines of cuMemAlloc_v2 and cuMemFree_v2: a look into the thread's cache, and for
- * allocating the driver's word on which context is current.
- */
+ * A hit is the first lines of cuMemAlloc_v2 and cuMemFree_v2: the thread's cache and, for an
+ * allocation, the driver's query of the current context. */
 #include <string.h>
 
 #include "heap/order/epoch.h"
@@ -30,13 +29,13 @@ static inline void *block_of(CUdeviceptr pointer)
 
 /* ---- allocate */
 
-/* Entered. False: the driver is to answer. */
+/* False: the driver must answer. Entered. */
 static bool allocate_from(struct flw_home *home, CUdeviceptr *pointer, size_t bytes, CUresult *out)
 {
     struct flw_pool *pool = atomic_load(&home->pool);
     void *block = NULL;
     if (flw_heap_is_lost(&pool->heap)) {
-        return false; /* its own answer, which stays */
+        return false; /* the driver's own result, which lasts */
     }
     flw_inside_enter();
     fallow_status status = flw_entry_alloc(home->handle, bytes, 0, NULL, &block);
@@ -56,13 +55,14 @@ static CUresult alloc_looked(CUdeviceptr *pointer, size_t bytes)
         *pointer = (CUdeviceptr)(uintptr_t)block;
         return CUDA_SUCCESS;
     }
-    /* While a stream is captured strict leaves the refusal, or what else it is, to the driver. */
+    /* While a stream is captured, strict leaves refusals and other errors to the driver. */
     bool is_native = flw_settings.mode == FLW_MODE_STRICT && flw_captures_are_open();
     if (pointer != NULL && bytes != 0 && flw_homes_serve() && !is_native) {
         struct flw_home *home = flw_home_enter(NULL, true);
         if (home != NULL) {
             is_done = allocate_from(home, pointer, bytes, &result);
-            /* What other contexts of the device have freed is the driver's again, natively. */
+            /* Memory that other contexts of the device have freed is the driver's again, as
+             * without us. */
             if (is_done && result == CUDA_ERROR_OUT_OF_MEMORY && flw_homes_trim() != 0) {
                 is_done = allocate_from(home, pointer, bytes, &result);
             }
@@ -83,8 +83,8 @@ static CUresult alloc_looked(CUdeviceptr *pointer, size_t bytes)
     return flw_audit_heed(result, pointer, bytes);
 }
 
-/* A recording with stacks looks here, outside of the home and of this library: what Python may run meanwhile can come
- * back with memory of the pool's, or end the context. */
+/* A recording with stacks walks them here, outside the home and this library: Python code that
+ * runs meanwhile may allocate from the pool, or end the context. */
 static FLW_NOINLINE CUresult alloc_missed(CUdeviceptr *pointer, size_t bytes)
 {
     bool has_looked =
@@ -113,7 +113,7 @@ CUresult flw_hook_cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 
 /* ---- free */
 
-/* A real synchronisation of the home's context, current or not. */
+/* Synchronise the home's context, current or not. */
 static CUresult synchronize(struct flw_home *home)
 {
     const struct flw_driver *driver = &flw_real.driver;
@@ -129,7 +129,8 @@ static CUresult synchronize(struct flw_home *home)
     return result;
 }
 
-/* What others map goes to the driver at once, which waits; not while a capture is open. */
+/* A block that others map is released to the driver at once, which waits; not while a capture is
+ * open. */
 static CUresult may_go_now(const struct flw_pool *pool, CUdeviceptr pointer)
 {
     struct flw_epoch_block block;
@@ -146,7 +147,7 @@ static CUresult take_back(struct flw_home *home, CUdeviceptr pointer, bool waits
         result = synchronize(home);
     }
     if (result != CUDA_SUCCESS) {
-        return result; /* as the driver's own: nothing was freed */
+        return result; /* as the driver: nothing was freed */
     }
     fallow_status status = flw_entry_free(home->handle, block_of(pointer), NULL);
     if (status == FALLOW_INVALID_POINTER) {
@@ -168,11 +169,11 @@ static FLW_NOINLINE CUresult free_missed(CUdeviceptr pointer)
         }
         return flw_life_heed(flw_real.cuMemFree_v2(pointer));
     }
-    CUresult result = CUDA_SUCCESS; /* at exit it is freed by not being asked for */
+    CUresult result = CUDA_SUCCESS; /* at exit no free is needed */
     struct flw_pool *pool = atomic_load(&home->pool);
     if (flw_life_state() == FLW_LIFE_EXITING) {
     } else if (flw_heap_is_lost(&pool->heap)) {
-        result = flw_life_heed(flw_real.cuMemFree_v2(pointer)); /* the driver's lasting error */
+        result = flw_life_heed(flw_real.cuMemFree_v2(pointer)); /* the driver's persistent error */
         result = flw_life_state() == FLW_LIFE_EXITING ? CUDA_SUCCESS : result;
     } else {
         flw_inside_enter();
@@ -193,8 +194,9 @@ CUresult flw_hook_cuMemFree_v2(CUdeviceptr pointer)
     return free_missed(pointer);
 }
 
-/* Entered, inside. The free of a pool comes after all that its context was given by then, so after the
- * stream's work too; no mode waits. The graph of a capture takes its own allocations only. */
+/* Free in stream order. A pool's free follows everything that the context had, including the
+ * stream's work; no mode waits. The graph of a capture accepts only its own allocations. Entered,
+ * inside. */
 static CUresult take_back_in_order(struct flw_home *home, CUdeviceptr pointer, CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -208,7 +210,8 @@ static CUresult take_back_in_order(struct flw_home *home, CUdeviceptr pointer, C
     return result == CUDA_SUCCESS ? take_back(home, pointer, false) : result;
 }
 
-/* False: it is the driver's. Ours may be freed in stream order too, as what cudaMalloc gave (README.md). */
+/* False: it is the driver's. Our blocks, too, may be freed in stream order, like cudaMalloc's
+ * (README.md). */
 static bool free_in_order(CUdeviceptr pointer, CUstream stream, CUresult *out)
 {
     struct flw_home *home = pointer != 0 && flw_homes_serve() ? flw_home_enter_of(pointer) : NULL;
@@ -216,7 +219,8 @@ static bool free_in_order(CUdeviceptr pointer, CUstream stream, CUresult *out)
         return false;
     }
     const struct flw_pool *pool = atomic_load(&home->pool);
-    bool is_lost = flw_heap_is_lost(&pool->heap); /* the driver has a lasting error to answer */
+    bool is_lost = flw_heap_is_lost(&pool->heap); /* the driver has a persistent error to
+                                                      report */
     if (!is_lost) {
         flw_inside_enter();
         *out = take_back_in_order(home, pointer, stream);
@@ -243,9 +247,9 @@ CUresult flw_hook_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
                                                   : flw_real.cuMemFreeAsync_ptsz(pointer, stream);
 }
 
-/* ---- questions */
+/* ---- queries */
 
-/* A program that sizes itself by the device's memory sees a limit as that memory. */
+/* A program that reads the device's total for its own sizes sees the limit instead. */
 static size_t within_limit(size_t bytes)
 {
     return flw_settings.limit_bytes != 0 ? flw_min(bytes, flw_settings.limit_bytes) : bytes;
@@ -281,9 +285,9 @@ CUresult flw_hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 }
 
 enum answer {
-    FOREIGN, /* ask the driver */
+    FOREIGN, /* call the driver */
     LIVE,
-    FREED /* ours, but no live block holds it */
+    FREED /* ours, but of no live block */
 };
 
 static enum answer look_up(CUdeviceptr pointer, struct flw_epoch_block *out)
@@ -316,10 +320,10 @@ CUresult flw_hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUde
     return CUDA_SUCCESS;
 }
 
-/* An address that no driver gives to anybody: what it says of this one it says of any it does not know. */
+/* An address that no driver allocates: the results are those of any unknown address. */
 #define UNALLOCATED_ADDRESS ((CUdeviceptr)4096)
 
-/* The attributes in which a block differs from the driver allocation that it lies in. */
+/* The attributes in which a block differs from the driver allocation. */
 static bool overwrite(void *data, CUpointer_attribute attribute,
                       const struct flw_epoch_block *block)
 {
@@ -369,9 +373,9 @@ CUresult flw_hook_cuPointerSetAttribute(const void *value, CUpointer_attribute a
     return flw_real.cuPointerSetAttribute(value, attribute, asked);
 }
 
-/* ---- other processes */
+/* ---- sharing with other processes */
 
-/* A block is to be mapped elsewhere: nothing else may lie in its driver allocation, now or later. */
+/* A block to be mapped elsewhere must be alone in the driver allocation, now and later. */
 static CUresult export_block(CUdeviceptr pointer)
 {
     struct flw_home *home = pointer != 0 && flw_homes_serve() ? flw_home_enter_of(pointer) : NULL;
@@ -382,7 +386,7 @@ static CUresult export_block(CUdeviceptr pointer)
         if (!flw_epoch_find(pool, pointer, &block)) {
             result = CUDA_ERROR_INVALID_VALUE;
         } else if (!block.is_dedicated || !flw_epoch_export(pool, block.base)) {
-            result = CUDA_ERROR_NOT_SUPPORTED; /* FALLOW=ipc:1 makes every block whole */
+            result = CUDA_ERROR_NOT_SUPPORTED; /* FALLOW=ipc:1 gives every block its own */
         }
         flw_home_leave(home);
     }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the wrappers of the other calls that allocate. Each passes its call through; where the driver
- * has no memory for it, what idles in pools goes back and it is tried once more.
- * Does not: allocate memory of its own.
- */
+ * Owns: the wrappers of the other allocating calls. Each passes the call through; if the driver
+ * has no memory, idle memory of pools is released and the call is repeated once.
+ * Does not: allocate memory of its own. */
 #include "heap/order/epoch.h"
 #include "preload/audit_alloc.h"
 #include "preload/homes.h"
 #include "preload/hooks.h"
 #include "preload/real.h"
 
-/* The driver has no memory: is there some now, so that the call is worth another try? */
+/* True if memory was released after an out-of-memory result, so that the call is
+ * worth repeating. */
 static bool made_room(CUresult result)
 {
     if (result != CUDA_ERROR_OUT_OF_MEMORY || !flw_homes_serve() || flw_captures_are_open() ||
@@ -36,8 +36,8 @@ static void count_bypass(CUresult result, enum flw_bypass bypass)
     }
 }
 
-/* ---- what each allocates, by its base name: told to the audit, in terms of the parameters in the
- * list */
+/* ---- the bytes that each allocates, by base name, for the audit, in terms of the parameters in
+ * the list */
 
 #define ALLOCATED_cuMemAllocPitch \
     flw_audit_heed(result, pointer, result == CUDA_SUCCESS ? *pitch * height : 0)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the wrappers of what reads or writes device memory and fills none: copies, writes of streams,
- * graph launches, the launches of old. They tell the audit where one is on, and pass the call through.
- * Does not: allocate memory, or change a call.
- */
+ * Owns: the wrappers of calls that access device memory without filling it: copies, stream writes,
+ * graph launches, legacy launches. They report to the audit if one is on, and pass the call
+ * through.
+ * Does not: allocate memory, or change a call. */
 #include <string.h>
 
 #include "preload/audit/audit.h"
 #include "preload/hooks.h"
 #include "preload/real.h"
 
-/* sizeof(CUDA_MEMCPY2D), and of both of 3D: the driver's interface fixes them. Their members are not
- * told apart: any word that is an address in a block counts as one. */
+/* sizeof(CUDA_MEMCPY2D), and of both 3D structs: the driver's interface fixes them. Their members
+ * are not distinguished: any word that is an address in a block counts as one. */
 #define COPY_2D_BYTES 128
 #define COPY_3D_BYTES 200
 
@@ -57,7 +57,7 @@ static void touch_lists(const CUdeviceptr *to, const CUdeviceptr *from, size_t c
     }
 }
 
-/* ---- what each touches, by its base name, in terms of the parameters in the list */
+/* ---- the memory that each accesses, by base name, in terms of the parameters in the list */
 
 #define TOUCH_cuMemcpy                             touch_ends(to, from)
 #define TOUCH_cuMemcpyAsync                        touch_ends(to, from)

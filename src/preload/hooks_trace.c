@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: mode trace: a layer between the wrappers, which pass through there, and the driver's entry
- * points that allocate and free memory. Each calls the one below and tells the tracer. With poison
- * some of it is there in the modes with pools, for memory that does not come from pools.
- * Does not: change an answer, or see what a pool of our own asks the driver for.
- */
+ * Owns: mode trace: a layer between the wrappers, which pass through in this mode, and the
+ * driver's entry points that allocate and free memory. Each calls the one below and reports to the
+ * tracer. With poison, parts of the layer are also active in the modes with pools, for memory that
+ * is not from pools.
+ * Does not: change a result, or see a pool's own driver calls. */
 #include "preload/trace_layer.h"
 
 #include "preload/life.h"
@@ -15,7 +15,7 @@
 #include "preload/settings.h"
 #include "preload/tracer.h"
 
-/* What the layer lies on. Threads that learn at once store the same addresses. */
+/* The layer's next functions. Threads that fill this at once store the same addresses. */
 static struct below {
     CUresult (*alloc)(CUdeviceptr *pointer, size_t bytes);
     CUresult (*alloc_pitch)(CUdeviceptr *pointer, size_t *pitch, size_t width_bytes, size_t height,
@@ -35,17 +35,17 @@ static struct below {
     CUresult (*free_host)(void *pointer);
 } below;
 
-/* A thread may be in the layer by a place (flw_real) that another has only just filled, and see that
- * place before what the layer lies on. It learns what the other has published, or for itself. */
+/* A thread may enter the layer by a place (flw_real) that another has just filled, before it sees
+ * the next functions. It reads the published ones, or looks them up itself. */
 static const struct below *learnt(void)
 {
     (void)flw_real_ready();
     return &below;
 }
 
-/* ---- where */
+/* ---- devices and streams */
 
-static _Atomic int device_count; /* 0: not asked yet */
+static _Atomic int device_count; /* 0: not queried yet */
 
 static bool has_one_device(void)
 {
@@ -65,7 +65,7 @@ static unsigned place_of_device(int device)
     return device >= 0 && device < FLW_TRACER_DEVICES ? (unsigned)device : 0;
 }
 
-/* The current context's device. */
+/* Return the current context's device. */
 static unsigned place_here(void)
 {
     CUdevice device = 0;
@@ -75,7 +75,7 @@ static unsigned place_here(void)
     return place_of_device(device);
 }
 
-/* The device of a block that still is one. */
+/* Return the device of a block that is still live. */
 static unsigned place_of_block(CUdeviceptr pointer)
 {
     int device = 0;
@@ -88,7 +88,7 @@ static unsigned place_of_block(CUdeviceptr pointer)
     return place_of_device(device);
 }
 
-/* What tells a stream from others. Each thread has its own per-thread default stream. */
+/* Return a number that identifies the stream. Each thread has its own per-thread default stream. */
 static uint64_t label_of(CUstream stream, bool is_own_default)
 {
     if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_own_default)) {
@@ -97,7 +97,7 @@ static uint64_t label_of(CUstream stream, bool is_own_default)
     return stream == CU_STREAM_LEGACY ? 0 : (uint64_t)(uintptr_t)stream;
 }
 
-/* ---- what is told */
+/* ---- reports */
 
 static CUresult tell_allocated(CUresult result, enum flw_tracer_kind kind,
                                const CUdeviceptr *pointer, size_t bytes, uint64_t stream)
@@ -138,7 +138,7 @@ static CUresult trace_alloc(CUdeviceptr *pointer, size_t bytes)
     return tell_allocated(result, FLW_TRACER_PLAIN, pointer, bytes, 0);
 }
 
-/* With the pitch, which is what the block takes. */
+/* With the pitch, which determines the block's size. */
 static CUresult trace_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width_bytes,
                                   size_t height, unsigned element_bytes)
 {
@@ -236,7 +236,7 @@ static CUresult trace_free_host(void *pointer)
     return tell_answer(learnt()->free_host(pointer));
 }
 
-/* Is a hook's floor laid? Where pools serve, only to fill what passes them by. */
+/* True if a hook's layer is active; with pools only to fill memory that bypasses them. */
 static bool is_laid(uintptr_t layer)
 {
     bool allocates = flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT;
@@ -252,7 +252,7 @@ uintptr_t flw_trace_layer(enum flw_hook hook, uintptr_t next)
 {
     static const struct {
         enum flw_hook hook;
-        void *below; /* where the next one's address goes */
+        void *below; /* where the next function's address is stored */
         uintptr_t layer;
     } floors[] = {
 #define FLOOR(symbol, name) {FLW_HOOK_##symbol, &below.name, (uintptr_t)trace_##name}
@@ -280,7 +280,7 @@ uintptr_t flw_trace_layer(enum flw_hook hook, uintptr_t next)
     return next;
 }
 
-/* ---- pinned host memory: nothing but this layer hooks it */
+/* ---- pinned host memory: hooked by this layer alone */
 
 #define WRAP(symbol, base, since, parameters, arguments) \
     CUresult flw_hook_##symbol parameters                \
@@ -290,7 +290,7 @@ uintptr_t flw_trace_layer(enum flw_hook hook, uintptr_t next)
 FLW_HOOKS_HOST(WRAP)
 #undef WRAP
 
-/* ---- life */
+/* ---- begin and end */
 
 static void start(void)
 {
@@ -307,13 +307,13 @@ static void start(void)
     }
 }
 
-/* A child may record what it does itself; that of a program that had used CUDA can do nothing. */
+/* A child may record its own events; after a program that had used CUDA a child can do nothing. */
 static void renew(void)
 {
     flw_tracer_forget();
     flw_pool_trace_forget();
     atomic_store_explicit(&device_count, 0,
-                          memory_order_relaxed); /* the child must note its first use */
+                          memory_order_relaxed); /* the child must note the first use */
     start();
 }
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the thread's mark "Fallow is at work here". While it is set, dlsym and cuGetProcAddress answer
- * as without Fallow: a driver that looks its own entry points up from inside a call of ours must get
- * its own, and nothing of ours may enter itself.
- * Does not: stop anything by itself. A wrapper that must not be re-entered asks flw_is_inside, and
- * calls flw_real_ready before it enters: inside, nothing is learnt.
- */
+ * Owns: the thread's mark "inside Fallow". While it is set, dlsym and cuGetProcAddress answer as
+ * without Fallow: a driver that looks up its own entry points inside one of our calls must get its
+ * own, and our code must not re-enter itself.
+ * Does not: prevent anything by itself. A wrapper that must not be re-entered calls flw_is_inside,
+ * and calls flw_real_ready before it enters: inside, no entry point is looked up. */
 #ifndef FLW_PRELOAD_INSIDE_H
 #define FLW_PRELOAD_INSIDE_H
 

@@ -21,8 +21,8 @@ static void say_line(void *nothing, fallow_log_level level, const char *line)
     flw_say("%s", line);
 }
 
-/* The driver is used for the first time: show the pools that come, where the settings say so. What
- * goes wrong is one line, and the program goes on. */
+/* At the first use of the driver: publish later pools, if configured. A failure is one log line,
+ * and the program continues. */
 static void admit_onlookers(void)
 {
     fallow_publish_config config;
@@ -100,8 +100,8 @@ static void child(void)
     }
 }
 
-/* Our own jemalloc registers its handlers of fork with its first block. Those that are registered first
- * are prepared last: so no lock of ours is waited for with one of its held. */
+/* Our jemalloc registers the fork handlers with the first block. Handlers registered first run
+ * last in prepare, so none of our locks is waited for while one of the locks is held. */
 static void wake_memory(void)
 {
     void *volatile block = malloc(1);
@@ -110,7 +110,7 @@ static void wake_memory(void)
 
 __attribute__((constructor)) static void start(void)
 {
-    flw_dlsym_next(); /* so that a child of vfork, or a signal handler, finds it found */
+    flw_dlsym_next(); /* so that a child of vfork, or a signal handler, finds it */
     flw_settings_ready();
     flw_runplace_join();
     if (flw_settings.mode == FLW_MODE_OFF) {
@@ -128,7 +128,7 @@ __attribute__((constructor)) static void start(void)
     }
 }
 
-/* Under `fallow run` its page is told instead. */
+/* Under `fallow run` the run's page is updated instead. */
 static void say_if_passed(void)
 {
     if (flw_settings.mode != FLW_MODE_OFF && !flw_reach_is_reached() &&

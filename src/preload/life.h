@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the life of the preload library in a process: start before main, fork in three phases, exit,
- * and the state that every wrapper with behaviour of its own asks. Its parts hang in a list.
- * Does not: call the driver, ever: not at start, not in a fork, not at exit.
- */
+ * Owns: the life of the preload library in a process: start before main, fork in three phases,
+ * exit, and the state that wrappers check. The parts are in a list.
+ * Does not: call the driver, ever: not at start, not in a fork, not at exit. */
 #ifndef FLW_PRELOAD_LIFE_H
 #define FLW_PRELOAD_LIFE_H
 
@@ -13,19 +12,19 @@
 #include "driver/driver_types.h"
 
 enum flw_life {
-    FLW_LIFE_FRESH,   /* nothing of the driver's was used yet */
-    FLW_LIFE_USED,    /* a part holds something of the driver's */
+    FLW_LIFE_FRESH,   /* the driver was not used yet */
+    FLW_LIFE_USED,    /* a part holds driver state */
     FLW_LIFE_EXITING, /* the driver is shutting down: our blocks are freed without calls */
     FLW_LIFE_DEAD     /* the child of a fork after use: everything passes through */
 };
 
 extern _Atomic int flw_life;
 
-/* A part of the library; any function may be NULL. `start` runs before main with the settings read;
- * `use` at the first use of the driver, perhaps by several threads at once;
- * the fork phases as pthread_atfork's, prepare in the list's order, the others in the reverse;
- * `child` with the state already DEAD or FRESH; `end` at exit, in the reverse order. None may call
- * the driver, and none may use the program's malloc. */
+/* A part of the library; any function may be NULL. `start` runs before main with the settings
+ * read; `use` at the first use of the driver, possibly on several threads at once; the fork phases
+ * as pthread_atfork's, prepare in the list's order, the others in reverse; `child` with the state
+ * already DEAD or FRESH; `end` at exit, in reverse order. None may call the driver, and none may
+ * use the program's malloc. */
 struct flw_part {
     void (*start)(void);
     void (*use)(void);
@@ -52,13 +51,13 @@ static inline enum flw_life flw_life_state(void)
     return (enum flw_life)atomic_load_explicit(&flw_life, memory_order_relaxed);
 }
 
-/* Before a part first holds anything of the driver's: a child of this process is dead from now on. */
+/* Call before a part first holds driver state: from now on a child of this process is dead. */
 void flw_life_use(void);
 
-/* The same for a part that holds no driver state, so that a child may continue. */
+/* The same for a part without driver state, so that a child may continue. */
 void flw_life_note_use(void);
 
-/* Give a real call's answer through here: the first CUDA_ERROR_DEINITIALIZED begins the exit. */
+/* Return a driver call's result: the first CUDA_ERROR_DEINITIALIZED begins the exit. */
 CUresult flw_life_heed(CUresult result);
 
 #endif

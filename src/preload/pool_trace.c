@@ -10,8 +10,8 @@
 #include "preload/settings.h"
 #include "preload/tracer.h"
 
-/* Synchronization: homes.c makes one pool at a time. Recorders are only added; the end may come while a
- * thread makes one, which then stays without an end. */
+/* Synchronization: homes.c creates one pool at a time. Recorders are only added; the end may run
+ * while a thread creates one, which then has no end. */
 static struct {
     fallow_recorder *_Atomic recorders[FLW_HOMES_MAX];
     _Atomic unsigned count;
@@ -43,7 +43,7 @@ static void record_pool(fallow_pool *pool, CUdevice device)
     if (status == FALLOW_OK) {
         atomic_store(&traces.recorders[number], recorder);
         atomic_store(&traces.count, number + 1);
-    } else if (status != FALLOW_IO) { /* that has been said */
+    } else if (status != FALLOW_IO) { /* logged already */
         flw_say("recording: cannot begin %s: %s; the program goes on", path,
                 fallow_status_message(status));
     }
@@ -54,7 +54,7 @@ void flw_pool_trace_begin(void)
     flw_homes_on_pool = record_pool;
 }
 
-/* A recorder whose pool has ended has ended with it. */
+/* A pool's recorder ends with the pool. */
 void flw_pool_trace_finish(void)
 {
     unsigned count = atomic_exchange(&traces.count, 0);

@@ -11,8 +11,8 @@
 
 struct flw_reach flw_reach;
 
-/* Is a file of this name mapped, in whatever namespace? By chunks, the end of one kept before the
- * next, so that a name across two is found. */
+/* True if a file of this name is mapped, in any namespace. Reads chunks and keeps the end of one
+ * before the next, to find a name across two. */
 static bool is_mapped(const char *name)
 {
     char text[4096];

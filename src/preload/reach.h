@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how programs came to the hooks, counted.
- * Does not: say it (life.c, runplace.c, summary.c).
- */
+ * Owns: counts of the ways in which programs reached the hooks.
+ * Does not: report them (life.c, runplace.c, summary.c). */
 #ifndef FLW_PRELOAD_REACH_H
 #define FLW_PRELOAD_REACH_H
 
@@ -12,30 +11,32 @@
 #include "preload/hooks.h"
 
 struct flw_reach {
-    _Atomic bool is_learnt;              /* the program asked or called something of the driver's */
-    _Atomic uint64_t dlsym_count;        /* answers of dlsym that were substituted */
-    _Atomic uint64_t proc_address_count; /* of cuGetProcAddress */
-    _Atomic uint64_t export_count;       /* entry points first called by the names we export */
-    _Atomic uint32_t answers[FLW_HOOK_COUNT]; /* dlsym's and cuGetProcAddress's, by hook */
+    _Atomic bool is_learnt;                   /* the program looked up or called an entry point of
+                                             the driver */
+    _Atomic uint64_t dlsym_count;             /* substituted results of dlsym */
+    _Atomic uint64_t proc_address_count;      /* of cuGetProcAddress */
+    _Atomic uint64_t export_count;            /* entry points first called by the exported names */
+    _Atomic uint32_t answers[FLW_HOOK_COUNT]; /* of dlsym and cuGetProcAddress, by hook */
 };
 
 extern struct flw_reach flw_reach;
 
-/* Did the program find the driver through us? What it asks for need not be hooked. */
+/* True if the program found the driver through us, hooked names or not. */
 bool flw_reach_is_reached(void);
 
-/* Is the driver in memory, in whatever namespace? Reads /proc/self/maps. */
+/* True if the driver is mapped, in any namespace. Reads /proc/self/maps. */
 bool flw_reach_has_driver(void);
 
-/* True if the driver is in the scope where linked calls are looked up, behind the hooks: calls by name from the program
- * then reach the hooks. */
+/* True if the driver is in the scope of linked calls, behind the hooks: calls by name from the
+ * program then reach the hooks. */
 bool flw_reach_is_linked(void);
 
-/* Is it among the objects that we see too? Reads no file. */
+/* True if the driver is among the objects visible to us. Reads no file. */
 bool flw_reach_has_near_driver(void);
 
-/* How often dlsym and cuGetProcAddress answered with the wrapper of this entry point ("cuMemAlloc_v2");
- * 0 for names that are not hooked. Exported, so that a program can ask whether it was reached. */
+/* Return how often dlsym and cuGetProcAddress returned the wrapper of this entry point
+ * ("cuMemAlloc_v2"); 0 for names that are not hooked. Exported, so that a program can check
+ * whether it was reached. */
 FLW_PRELOAD_EXPORT unsigned long long fallow_preload_answers(const char *symbol);
 
 #endif

@@ -20,11 +20,11 @@
 
 _Thread_local int flw_inside_depth __attribute__((tls_model("initial-exec")));
 
-static struct flw_address_table *_Atomic by_name;    /* what dlsym answers */
-static struct flw_address_table *_Atomic by_version; /* and cuGetProcAddress */
-static _Atomic uint64_t adds_without_driver; /* loads counted when no driver was among them */
+static struct flw_address_table *_Atomic by_name;    /* for results of dlsym */
+static struct flw_address_table *_Atomic by_version; /* for results of cuGetProcAddress */
+static _Atomic uint64_t adds_without_driver; /* number of loads when no driver was among them */
 
-/* The definition after ours among the objects that every lookup sees; NULL: none. */
+/* Return the definition after ours among the objects of every lookup; NULL: none. */
 static void *find_behind(const char *symbol)
 {
     flw_inside_enter();
@@ -33,8 +33,8 @@ static void *find_behind(const char *symbol)
     return address;
 }
 
-/* Until the driver is seen, and for good where it lacks the name, a hooked name leads here. A program
- * that links another driver than libcuda.so.1 gets that one's function. */
+/* Target of a hooked name until the driver is found, and for good if the driver lacks the name. A
+ * program that links another driver than libcuda.so.1 gets that one's function. */
 #define X(symbol, base, since, parameters, arguments)                                \
     static CUresult first_##symbol parameters                                        \
     {                                                                                \
@@ -63,7 +63,7 @@ struct flw_real flw_real = {
 static const struct hook {
     const char *symbol, *base;
     int since;
-    size_t offset; /* of its place in flw_real */
+    size_t offset; /* of the place in flw_real */
 } hooks[FLW_HOOK_COUNT] = {
 #define X(symbol, base, since, parameters, arguments) \
     {#symbol, #base, since, offsetof(struct flw_real, symbol)},
@@ -91,7 +91,7 @@ static uintptr_t first_of(unsigned hook)
     return (uintptr_t)firsts[hook];
 }
 
-/* Threads that learn at once store the same values. */
+/* Threads that run this at once store the same values. */
 static void set_place(size_t offset, uintptr_t address)
 {
     __atomic_store_n((uintptr_t *)(void *)((unsigned char *)&flw_real + offset), address,
@@ -104,7 +104,7 @@ static uintptr_t get_place(unsigned hook)
                            __ATOMIC_RELAXED);
 }
 
-/* After flw_real_ready. */
+/* Call after flw_real_ready. */
 static bool has(enum flw_hook hook)
 {
     return get_place(hook) != first_of(hook);
@@ -120,7 +120,7 @@ bool flw_real_is_hooked(const char *name)
     return false;
 }
 
-/* After flw_real_ready. */
+/* Call after flw_real_ready. */
 static bool is_hooked_in_vain(const char *name)
 {
     for (unsigned i = 0; i < FLW_HOOK_COUNT; i++) {
@@ -136,7 +136,8 @@ bool flw_real_offers(const char *name)
     return flw_real_ready() && !is_hooked_in_vain(name);
 }
 
-/* Where all wrappers lie, so that most other addresses take two comparisons. Any thread finds the same. */
+/* The range of all wrappers, so that most other addresses take two comparisons. Every thread
+ * computes the same. */
 static bool is_among_wrappers(uintptr_t address)
 {
     static _Atomic uintptr_t first, last;
@@ -178,7 +179,7 @@ static struct flw_address_table *make_table(const struct flw_address_table *from
     return table;
 }
 
-/* The table that stays: ours, or the one that another thread published meanwhile. */
+/* Return the table that stays: ours, or one that another thread published meanwhile. */
 static struct flw_address_table *publish(struct flw_address_table *_Atomic *place,
                                          struct flw_address_table *table)
 {
@@ -202,8 +203,8 @@ static int read_adds(struct dl_phdr_info *info, size_t bytes, void *out)
     return 1;
 }
 
-/* The driver's handle where the program has loaded one; never loads it. Only a new load can have
- * changed a "no", and the search goes through folders. */
+/* Return the driver's handle if the program has loaded it; never loads it. After a failure search
+ * again only if libraries were loaded since, because the search reads folders. */
 static void *find_driver(void)
 {
     uint64_t adds = 0;
@@ -218,7 +219,7 @@ static void *find_driver(void)
     return driver;
 }
 
-/* Where somebody else's preload stands behind us, our calls go through it, as they would without us. */
+/* If another preload library is behind us, our calls go through it, as they would without us. */
 static uintptr_t find_next(void *driver, const char *symbol)
 {
     void *address = find_behind(symbol);
@@ -241,7 +242,7 @@ static void fill_driver(void *driver)
               (uintptr_t)driver);
 }
 
-/* NULL, or an entry point that a pool of ours cannot do without and this driver has not. */
+/* Return NULL, or an entry point that our pools need and this driver lacks. */
 static const char *find_missing(void *driver)
 {
     static const struct {
@@ -250,7 +251,7 @@ static const char *find_missing(void *driver)
             OPTIONAL,
             REQUIRED
         } need;
-    } needs[] = {{"cuCtxGetId", REQUIRED}, /* contexts are told apart by it */
+    } needs[] = {{"cuCtxGetId", REQUIRED}, /* identifies contexts */
 #define X(need, symbol, since, before, parameters) {#symbol, need},
                  FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
@@ -263,7 +264,7 @@ static const char *find_missing(void *driver)
     return NULL;
 }
 
-/* Switch Fallow off, with its audit, if the requested mode is not possible. */
+/* Switch Fallow off, with the audit, if the requested mode is not possible. */
 static void check_mode(void *driver)
 {
     const char *missing = NULL;
@@ -282,8 +283,8 @@ static void check_mode(void *driver)
     }
 }
 
-/* Launches, copies and fills are looked at by an audit alone: in any other process whoever asks for them
- * is given the driver's own. */
+/* Only an audit hooks launches, copies and fills: in other processes lookups return the driver's
+ * own. */
 static bool is_wanted(unsigned hook)
 {
     static const bool is_for_audit[FLW_HOOK_COUNT] = {
@@ -364,7 +365,7 @@ void *flw_real_substitute(void *address, bool *out_learnt)
                   &flw_reach.dlsym_count);
 }
 
-/* The real cuGetProcAddress's answer; 0: none. */
+/* Return the real cuGetProcAddress's result; 0: none. */
 static uintptr_t ask_version(const char *base, int since, cuuint64_t flags)
 {
     void *address = NULL;
@@ -382,8 +383,8 @@ static bool is_twin(const char *symbol)
            (strcmp(symbol + length - 5, "_ptsz") == 0 || strcmp(symbol + length - 5, "_ptds") == 0);
 }
 
-/* dlsym's answers come first: an exported name is exact, and a driver that answers an old version
- * with a newer function must not make that function the old one's wrapper. */
+/* dlsym's results take precedence: an exported name is exact, and if a driver returns a newer
+ * function for an old version, the newer function must not get the old one's wrapper. */
 static struct flw_address_table *learn_versions(const struct flw_address_table *names)
 {
     struct flw_address_table *table = make_table(names);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the real entry points, learnt from the driver's own symbol table when the driver is first
- * seen, and the tables that say which of its addresses have a wrapper.
- * Does not: load a driver, or call one (cuGetProcAddress apart, after the program has called it).
+ * Owns: the real entry points, looked up in the driver's symbol table when the driver is first
+ * found, and the tables of the addresses with wrappers.
+ * Does not: load a driver, or call one (except cuGetProcAddress, after the program has called it).
  *
- * Synchronization: no lock anywhere, since dlsym may be called under the loader's own. Whoever finds
- * nothing learnt learns for itself and publishes; threads that do so at once learn the same, and the
- * first table published stays.
- */
+ * Synchronization: no locks, since dlsym may be called under the loader's own. A thread that finds
+ * nothing published looks up the addresses itself and publishes them; concurrent threads find the
+ * same, and the first table published stays. */
 #ifndef FLW_PRELOAD_REAL_H
 #define FLW_PRELOAD_REAL_H
 
@@ -29,11 +28,11 @@
 
 struct CUkern_st;
 
-/* Hooked names may be called at any time: until the driver is seen they look for it, without one they
- * answer CUDA_ERROR_NOT_INITIALIZED, and one that the driver lacks answers CUDA_ERROR_NOT_FOUND.
- * Names of FLW_REAL_LIST and of `driver` are NULL until flw_real_ready, and where the driver lacks
- * them. driver.version stays 0: it takes a call. A pool of the preload library is made on `driver`;
- * flw_driver_open would find the wrappers. */
+/* Hooked names may be called at any time: until the driver is found they search for it; without
+ * one they return CUDA_ERROR_NOT_INITIALIZED, and one that the driver lacks returns
+ * CUDA_ERROR_NOT_FOUND. Names of FLW_REAL_LIST and of `driver` are NULL until flw_real_ready, and
+ * if the driver lacks them. driver.version stays 0, since reading it takes a call. Pools of the
+ * preload library are created on `driver`; flw_driver_open would find the wrappers. */
 struct flw_real {
 #define X(symbol, base, since, parameters, arguments) CUresult(*symbol) parameters;
     FLW_HOOK_LIST(X)
@@ -46,19 +45,21 @@ struct flw_real {
 
 extern struct flw_real flw_real;
 
-/* Is the driver there, and everything above filled? Looks for it where it was not seen yet. */
+/* True if the driver is loaded and everything above is set. Searches for it if it was not found
+ * yet. */
 bool flw_real_ready(void);
 
-/* What a program is to get for an address that dlsym or cuGetProcAddress answered: the wrapper, or
- * the address itself. `out_learnt`: this call looked for the driver (dlerror's state is changed). */
+/* Return the address that a program gets for a result of dlsym or cuGetProcAddress: the wrapper,
+ * or the address itself. `out_learnt`: this call searched for the driver (dlerror's state has
+ * changed). */
 void *flw_real_substitute(void *address, bool *out_learnt);
 void *flw_real_substitute_versioned(void *address);
 
-/* Does a program find this name without us? Not where there is no driver, nor where it is hooked and the
- * driver lacks it. */
+/* True if a program would find this name without us: not without a driver, nor if it is hooked and
+ * the driver lacks it. */
 bool flw_real_offers(const char *name);
 
-/* Is a name hooked (slow)? Is an address one of the wrappers (slow where it is near them)? */
+/* True if a name is hooked (slow). True if an address is one of the wrappers (slow near them). */
 bool flw_real_is_hooked(const char *name);
 bool flw_real_is_wrapper(const void *address);
 

@@ -38,7 +38,7 @@ static bool report(void *address, const char *symbol)
     return true;
 }
 
-/* In the order of the loader: somebody before us, somebody between us and the driver. */
+/* In the loader's order: a library before us, or one between us and the driver. */
 static bool has_exports(void *driver, unsigned i)
 {
     flw_dlsym_function find = flw_dlsym_libc();
@@ -51,8 +51,8 @@ static bool has_exports(void *driver, unsigned i)
     return behind != NULL && behind != real && report(behind, guarded_names[i]);
 }
 
-/* Somebody who hooks dlsym answers with something else than the driver's own. This thread is inside,
- * so our own hook adds nothing. */
+/* True if a hook of dlsym by another library returns something other than the driver's own. This
+ * thread is inside, so our own hook changes nothing. */
 static bool has_answers(flw_dlsym_function theirs, void *driver, unsigned i)
 {
     void *answer = theirs(driver, guarded_names[i]);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the page in which the processes under `fallow run` record the progress of the hooks, the process that
- * writes each requested file, and their statistics.
+ * Owns: the page in which the processes under `fallow run` record the progress of the hooks, the
+ * process that writes each requested file, and their statistics.
  *
- * `fallow run` makes the page and names it with `state:PATH` in FALLOW; the preload library takes a
- * place in the page when loaded. A program image has a place: an image that replaces itself by exec takes
- * another place with the same pid. Without the page everything works, but nothing is reported.
+ * `fallow run` creates the page and passes the path with `state:PATH` in FALLOW; the preload
+ * library takes a place in the page when loaded. A program image has a place: an image that
+ * replaces itself by exec takes another place with the same pid. Without the page everything
+ * works, but nothing is reported.
  *
- * Synchronization: atomics only. A place belongs to the process that took the place. The process writes the one of its
- * two summaries that is not posted, then posts it, so that a whole summary exists whenever the process is killed.
- */
+ * Synchronization: atomics only. A place belongs to the process that took it. The process writes
+ * the one of the two summaries that is not posted, then posts it, so that a whole summary exists
+ * whenever the process is killed. */
 #ifndef FLW_PRELOAD_RUNPAGE_H
 #define FLW_PRELOAD_RUNPAGE_H
 
@@ -33,18 +34,18 @@
 enum flw_runpage_flag {
     FLW_RUNPAGE_LOADED = 1, /* the preload library has been loaded */
     FLW_RUNPAGE_DRIVER =
-        2, /* the driver's entry points have been found, or the driver is linked behind the hooks */
-    FLW_RUNPAGE_REACHED = 4, /* a hook has been called, or its address returned */
-    FLW_RUNPAGE_ENDED = 8,   /* by exit or by leaving main */
+        2, /* the driver's entry points were found, or the driver is linked behind the hooks */
+    FLW_RUNPAGE_REACHED = 4, /* a hook was called, or the address returned */
+    FLW_RUNPAGE_ENDED = 8,   /* by exit or by returning from main */
     FLW_RUNPAGE_PASSED =
-        16, /* at the end the driver is in memory, but not linked, and no hook was reached */
-    FLW_RUNPAGE_OFF = 32,    /* mode off, or the settings were refused, with a line in the log */
+        16, /* at the end the driver is in memory but not linked, and no hook was reached */
+    FLW_RUNPAGE_OFF = 32,    /* mode off, or the settings were refused and logged */
     FLW_RUNPAGE_LEFT = 64,   /* by _exit, with the last statistics posted */
-    FLW_RUNPAGE_TOLD = 128,  /* the statistics have been written, or are being written */
-    FLW_RUNPAGE_UNKEPT = 256 /* its audit could not be kept, with a line in the log */
+    FLW_RUNPAGE_TOLD = 128,  /* the statistics were written, or are being written */
+    FLW_RUNPAGE_UNKEPT = 256 /* the audit could not be stored, which was logged */
 };
 
-/* Files of which a run has one, its first process's. */
+/* Files of which a run has one, the first process's. */
 enum flw_runpage_file {
     FLW_RUNPAGE_TRACE,
     FLW_RUNPAGE_STATS,
@@ -61,12 +62,13 @@ struct flw_runpage_place {
 
 struct flw_runpage {
     uint64_t magic;
-    _Atomic uint32_t place_count; /* asked for; more than FLW_RUNPAGE_PLACES: the rest has none */
+    _Atomic uint32_t place_count; /* requested places; beyond FLW_RUNPAGE_PLACES processes have
+                                      none */
     _Atomic int32_t writers[FLW_RUNPAGE_FILE_COUNT]; /* pids; 0: none yet */
     struct flw_runpage_place places[FLW_RUNPAGE_PLACES];
 };
 
-/* Open the page at `path`. Returns NULL if there is none, or if another process could shorten its file. */
+/* Open the page at `path`. NULL: there is none, or another process could shorten the file. */
 static inline struct flw_runpage *flw_runpage_open(const char *path)
 {
     struct stat facts;
@@ -102,7 +104,7 @@ static inline struct flw_runpage_place *flw_runpage_join(struct flw_runpage *pag
     return place;
 }
 
-/* Owner, one thread at a time. */
+/* For the owner, one thread at a time. */
 static inline void flw_runpage_post(struct flw_runpage_place *place,
                                     const struct flw_summary *summary)
 {
@@ -113,7 +115,8 @@ static inline void flw_runpage_post(struct flw_runpage_place *place,
     }
 }
 
-/* Return true for the first caller of all processes, which must write the statistics of the place. */
+/* Return true for the first caller of all processes, which must write the statistics
+ * of the place. */
 static inline bool flw_runpage_tell(struct flw_runpage_place *place)
 {
     return place == NULL ||
@@ -127,8 +130,8 @@ static inline void flw_runpage_say(struct flw_runpage_place *place, enum flw_run
     }
 }
 
-/* Return true if the process writes the run's file: the first process to request the file does, without a page every
- * process. */
+/* Return true if the process writes the run's file: the first process to request the file does;
+ * without a page every process. */
 static inline bool flw_runpage_claim(struct flw_runpage *page, enum flw_runpage_file file,
                                      int32_t pid)
 {

@@ -12,7 +12,7 @@
 static struct flw_runpage *page;
 static struct flw_runpage_place *place;
 
-/* The key stands last: the command has put it there. */
+/* The command has put the key last. */
 void flw_runplace_join(void)
 {
     char path[256];
@@ -42,7 +42,7 @@ void flw_runplace_leave(void)
         return;
     }
     if (flw_settings.mode ==
-        FLW_MODE_OFF) { /* it may have gone off since the start, and said why */
+        FLW_MODE_OFF) { /* it may have been switched off since the start, with a reason logged */
         flw_runplace_say(FLW_RUNPAGE_OFF);
     }
     uint32_t flags = atomic_load(&place->flags);

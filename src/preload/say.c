@@ -12,7 +12,7 @@ void flw_say(const char *format, ...)
     static const char prefix[] = "fallow: ";
     char line[1000];
     int saved_errno = errno;
-    size_t room = sizeof line - sizeof prefix; /* the newline takes the terminator's place */
+    size_t room = sizeof line - sizeof prefix; /* the newline replaces the terminator */
     memcpy(line, prefix, sizeof prefix);
     va_list arguments;
     va_start(arguments, format);
@@ -22,6 +22,6 @@ void flw_say(const char *format, ...)
     bytes += sizeof prefix - 1;
     line[bytes++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, bytes);
-    (void)written; /* there is no one left to tell */
+    (void)written; /* a failure cannot be reported */
     errno = saved_errno;
 }

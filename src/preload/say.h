@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the lines that the preload library says on stderr: "fallow: ...", whole, by one write.
- * Does not: use stdio's streams or any memory: it may be called from anywhere, at any time.
- */
+ * Owns: the lines of the preload library on stderr: "fallow: ...", each by one write.
+ * Does not: use stdio or allocate: may be called anywhere, at any time. */
 #ifndef FLW_PRELOAD_SAY_H
 #define FLW_PRELOAD_SAY_H
 
-/* One line; cut at 1,000 bytes; errno is kept. */
+/* Write one line, cut at 1,000 bytes; errno is kept. */
 __attribute__((format(printf, 1, 2))) void flw_say(const char *format, ...);
 
 #endif

@@ -20,7 +20,7 @@ struct flw_settings flw_settings;
 
 #define SITE_DIGITS 12
 
-/* A program that calls cudaMalloc may count on anything that holds of its memory. */
+/* A program that calls cudaMalloc may rely on every property of the memory. */
 static const struct flw_setting_word page_sources[] = {
     {"automatic", 0}, {"segments", 0}, {NULL, 0}};
 static const struct flw_setting_word switches[] = {{"0", false}, {"1", true}, {NULL, 0}};
@@ -63,7 +63,7 @@ struct parse {
     const char *program;
     const char *key, *value;
     char *message;
-    bool has_only, is_only; /* some program was named; this one was */
+    bool has_only, is_only; /* has_only: a program was named; is_only: this one was */
     bool is_skipped;
 };
 
@@ -74,7 +74,7 @@ static bool refuse(struct parse *parse, const char *expected)
     return false;
 }
 
-/* A site as an audit names it, and perhaps a byte. */
+/* Read a site as an audit prints it, optionally with a byte. */
 static bool take_trial(struct parse *parse)
 {
     struct flw_settings *settings = parse->settings;
@@ -116,14 +116,15 @@ static bool take(struct parse *parse)
         parse->is_skipped |= is_program;
         return true;
     } else if (strcmp(parse->key, "state") == 0) {
-        return true; /* for runplace.c, also where the rest is refused */
+        return true; /* for runplace.c, even if the rest is refused */
     }
     snprintf(parse->message, FLW_SETTINGS_MESSAGE_BYTES, "FALLOW has no key '%.80s' (%s)",
              parse->key, KEYS);
     return false;
 }
 
-/* One item up to a bare comma into `item`; the rest of the text, or NULL: the item is too long. */
+/* Copy one item up to a bare comma into `item`; return the rest of the text, or NULL: the item is
+ * too long. */
 static const char *cut_item(const char *text, char *item, size_t room)
 {
     size_t length = 0;

@@ -21,12 +21,11 @@
 #include "preload/reach.h"
 #include "preload/runplace.h"
 
-static bool is_forked; /* its parent has the file's name */
+static bool is_forked; /* the file with this name is the parent's */
 static pthread_mutex_t gathering = PTHREAD_MUTEX_INITIALIZER;
-static struct flw_summary ended,
-    all; /* gathering: pools that have ended; these and those that live */
+static struct flw_summary ended, all; /* under gathering: pools that have ended; all pools */
 
-/* ---- gather */
+/* ---- collecting */
 
 static void add_stats(struct flw_summary *summary, const fallow_stats *stats)
 {
@@ -50,7 +49,7 @@ static void add_peaks(struct flw_pool *pool, void *context)
 #undef ADD
 }
 
-/* A pool that is about to end counts with those beside it, and not with those that come after it. */
+/* A pool about to end counts with those alive at the same time, not with later ones. */
 static void raise_peaks(fallow_stats *sum)
 {
     fallow_stats now;
@@ -69,7 +68,7 @@ static void add_pool(struct flw_pool *pool, void *context)
     add_stats(context, &stats);
 }
 
-/* What it had allocated went with its context. */
+/* The blocks ended with the context. */
 static void add_ended(struct flw_pool *pool)
 {
     fallow_stats stats;
@@ -89,7 +88,7 @@ static uint64_t read_count(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* gathering. */
+/* `gathering` held. */
 static void gather(void)
 {
     all = ended;
@@ -121,9 +120,9 @@ static void gather(void)
 #define STACK_BYTES (256 * 1024)
 
 static struct {
-    _Atomic int process; /* the posting thread's process; 0: none */
+    _Atomic int process; /* the process of the posting thread; 0: none */
     _Atomic uint32_t asked, answered;
-    bool is_over; /* gathering */
+    bool is_over; /* under gathering */
 } poster;
 
 static void sleep_on(_Atomic uint32_t *word, uint32_t seen, long ns)
@@ -156,7 +155,8 @@ static void *post(void *nothing)
     return nothing;
 }
 
-/* Start posting, at first use of the driver. If no thread can be made, only processes that end by exit are counted. */
+/* Start posting, at first use of the driver. If no thread can be created, only processes that end
+ * by exit are counted. */
 static void begin_to_post(void)
 {
     pthread_t thread;
@@ -188,7 +188,7 @@ void flw_summary_post_last(void)
     flw_runplace_say(FLW_RUNPAGE_LEFT);
 }
 
-/* ---- life */
+/* ---- begin and end */
 
 static void end(void)
 {
@@ -196,7 +196,7 @@ static void end(void)
         flw_life_state() == FLW_LIFE_DEAD || !flw_reach_is_reached()) {
         return;
     }
-    flw_tracer_finish(); /* so that its last errors count */
+    flw_tracer_finish(); /* so that the last errors count */
     (void)pthread_mutex_lock(&gathering);
     poster.is_over = true;
     gather();

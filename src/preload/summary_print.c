@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the two forms of the summary. Nothing here takes memory or uses the C library's streams.
- */
+ * Owns: the two forms of the summary. Nothing here allocates or uses the C library's streams. */
 #include "preload/summary.h"
 
 #include <errno.h>
@@ -47,7 +46,7 @@ __attribute__((format(printf, 2, 3))) static void put(struct writer *writer, con
     writer->used += length < 0 ? 0 : length < PIECE_BYTES ? (size_t)length : PIECE_BYTES - 1;
 }
 
-/* Bytes beyond ASCII need not be valid text; a name is told by the others. */
+/* Bytes beyond ASCII need not be valid text; the others identify a name. */
 static void put_text(struct writer *writer, const char *text)
 {
     put(writer, "\"");

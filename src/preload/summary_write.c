@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: where a summary is written: standard error, or a file that appears whole.
- */
+ * Owns: the destination of a summary: standard error, or a file that appears whole. */
 #include "preload/summary.h"
 
 #include <errno.h>
@@ -16,7 +15,7 @@
 
 #define LINE_BYTES 900
 
-/* True for a pipe or a device, to which the file is written directly. */
+/* True for a pipe or a device, which is written directly. */
 static bool is_written_in_place(const char *path)
 {
     struct stat facts;

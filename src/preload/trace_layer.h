@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the way in which mode trace gets between the wrappers and the driver.
- */
+ * Owns: the insertion of mode trace between the wrappers and the driver. */
 #ifndef FLW_PRELOAD_TRACE_LAYER_H
 #define FLW_PRELOAD_TRACE_LAYER_H
 
@@ -9,8 +8,8 @@
 
 #include "preload/hooks.h"
 
-/* What the wrapper of a hook is to call in the place of `next`; without need of it `next` itself. While
- * the driver is learnt. */
+/* Return the function that a hook's wrapper calls instead of `next`, or `next` itself. While the
+ * driver is looked up. */
 uintptr_t flw_trace_layer(enum flw_hook hook, uintptr_t next);
 
 #endif

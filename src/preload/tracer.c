@@ -19,12 +19,12 @@
 #define NO_PLACE   UINT32_MAX
 #define NO_STREAM  UINT64_MAX
 
-/* What a thread needs to put a record. Goes to the next thread with its token. */
+/* State of a thread for writing records. Passes to the next thread with the token. */
 struct thread {
-    _Atomic uint32_t place; /* that the ring and the stream's number are of; NO_PLACE: look again */
+    _Atomic uint32_t place; /* of the ring and the stream's number; NO_PLACE: look up again */
     uint32_t number;        /* of `stream` in that recording */
     uint64_t stream;        /* the last one; NO_STREAM */
-    struct flw_ring *ring;  /* NULL: no memory for one, or the recording is over */
+    struct flw_ring *ring;  /* NULL: no memory for one, or the recording has ended */
     struct flw_recorder *recorder;
     uintptr_t token;
     _Atomic uint64_t allocated_count, allocated_bytes, freed_count, refused_count, failed_count;
@@ -41,12 +41,13 @@ static struct {
     _Atomic int stage;
     struct flw_tracer_settings settings;
     pthread_mutex_t making;
-    struct flw_recorder *_Atomic recorders[PLACES]; /* NULL: not yet, or it could not be made */
-    atomic_bool is_refused[PLACES];                 /* no more records go there */
-    atomic_bool has_failed[PLACES]; /* it could not be made, or written to its end */
+    struct flw_recorder *_Atomic recorders[PLACES]; /* NULL: not yet, or it could not be
+                                                        created */
+    atomic_bool is_refused[PLACES];                 /* no more records are written there */
+    atomic_bool has_failed[PLACES]; /* it could not be created, or not written to the end */
     struct thread *_Atomic threads;
-    atomic_int first_place, is_numbered; /* of names; -1: not decided */
-    int lock_fd;                         /* holds the first file where there is no page; -1 */
+    atomic_int first_place, is_numbered; /* for names; -1: not decided */
+    int lock_fd;                         /* keeps the first file locked if there is no page; -1 */
 } tracer = {
     .making = PTHREAD_MUTEX_INITIALIZER, .first_place = -1, .is_numbered = -1, .lock_fd = -1};
 
@@ -54,7 +55,7 @@ static _Thread_local struct thread *self __attribute__((tls_model("initial-exec"
 
 /* ---- files */
 
-/* Another process writes it now. Else this one holds it from here to its end. */
+/* True if another process writes it now; otherwise this process holds it until the end. */
 static bool is_held(const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -62,11 +63,11 @@ static bool is_held(const char *path)
         (void)close(fd);
         return true;
     }
-    tracer.lock_fd = fd; /* -1: who opens it again says why */
+    tracer.lock_fd = fd; /* -1: the next open reports the reason */
     return false;
 }
 
-/* What goes before the ending: the process's number, the place, a number. */
+/* Write the part before the ending: the process id, the place, a number. */
 static void describe(const char *process, unsigned place, unsigned number, char *out, size_t room)
 {
     int expected = -1;
@@ -110,13 +111,13 @@ bool flw_tracer_name_file(const struct flw_tracer_settings *settings, unsigned p
 
 static void look_up(void *context, struct flw_warm *warm, struct flw_names *names)
 {
-    (void)context; /* what was allocated before the first call on record is not known */
+    (void)context; /* allocations before the first recorded call are unknown */
     (void)warm;
     (void)names;
 }
 
-/* No record is put there any more, but for those that are at it. A thread that turns to the place
- * meanwhile either sees that it is refused, or is sent to look again. */
+/* Let no more records be written there, except those under way. A thread that turns to the place
+ * meanwhile sees that it is refused, or looks it up again. */
 static void close_place(unsigned place)
 {
     atomic_store(&tracer.is_refused[place], true);
@@ -177,18 +178,18 @@ static struct flw_recorder *make_recorder(unsigned place)
         status = flw_recorder_begin(recorder);
     }
     if (status != FALLOW_OK) {
-        if (status != FALLOW_IO) { /* that has been said */
+        if (status != FALLOW_IO) { /* logged already */
             flw_say("recording: cannot begin %s: %s; the program goes on",
                     is_named ? path : "a file, its name is too long",
                     fallow_status_message(status));
         }
         detach(&tracer.has_failed[place]);
-        recorder = NULL; /* what there is of it stays: its thread may be running */
+        recorder = NULL; /* the rest stays: the thread may be running */
     }
     return recorder;
 }
 
-/* NULL: it could not be made, or is over. */
+/* NULL: it could not be created, or has ended. */
 static struct flw_recorder *recorder_of(unsigned place)
 {
     struct flw_recorder *recorder =
@@ -230,7 +231,7 @@ static struct thread *find_thread(void)
     return thread;
 }
 
-/* The way into a place's recording, where the last record went elsewhere. */
+/* Enter a place's recording, if the thread's last record was in another. */
 static __attribute__((noinline)) void turn_to(struct thread *thread, unsigned place)
 {
     int saved = errno;
@@ -267,7 +268,7 @@ static __attribute__((noinline)) void turn_to_stream(struct thread *thread, uint
     thread->number = flw_names_stream(&thread->recorder->names, stream);
 }
 
-/* Before anything of a record is decided: what Python may run meanwhile can come here itself. */
+/* Before any decision about a record: Python code that runs meanwhile may record too. */
 static inline uint32_t stack_here(void)
 {
     bool is_on = tracer.settings.path != NULL &&
@@ -392,7 +393,7 @@ void flw_tracer_forget(void)
         atomic_store(&tracer.has_failed[place], false);
     }
     if (tracer.lock_fd >= 0) {
-        (void)close(tracer.lock_fd); /* the parent still holds its lock */
+        (void)close(tracer.lock_fd); /* the parent still holds the lock */
         tracer.lock_fd = -1;
     }
     atomic_store(&tracer.first_place, -1);

@@ -16,7 +16,7 @@ atomic_int flw_audit_state;
 
 static struct {
     struct flw_audit_config config; /* written before the audit is on */
-    struct flw_lock lock;           /* guards what follows */
+    struct flw_lock lock;           /* for the following fields */
     struct flw_auditpage *page;
     struct flw_liveblocks blocks;
 } audit;
@@ -45,8 +45,8 @@ static bool start(void)
     return true;
 }
 
-/* Another thread is at it: a few system calls, on a disk that may be slow. Not for ever: it may be this
- * thread, under a signal. */
+/* Wait for another thread: a few system calls, possibly on a slow disk. With a limit, since it may
+ * be this thread in a signal. */
 static bool wait_for_start(void)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
@@ -79,7 +79,7 @@ bool flw_audit_wake(void)
     return is_on;
 }
 
-/* Page and blocks stay mapped: they are the parent's, or somebody may be looking at them. */
+/* Page and blocks stay mapped: they are the parent's, or a thread may be reading them. */
 bool flw_audit_stop(void)
 {
     return atomic_exchange_explicit(&flw_audit_state, FLW_AUDIT_OFF, memory_order_acq_rel) ==
@@ -131,7 +131,7 @@ void flw_audit_touch_all(enum flw_audit_hidden what)
     flw_lock_release(&audit.lock);
 }
 
-/* ---- judging: under the lock */
+/* ---- judging, under the lock */
 
 static enum flw_audit_verdict look(struct flw_audit_judgement *judgement, uint64_t span,
                                    bool is_zero, bool is_captured)
@@ -187,8 +187,8 @@ void flw_audit_judge_fill(const struct flw_audit_fill *fill, struct flw_audit_ju
 
 /* ---- launches */
 
-/* Every aligned word of a parameter that could be an address; a parameter is aligned as its
- * members are. Returns how many blocks were met, the last one's address in *out. */
+/* Check every aligned word of a parameter that could be an address; a parameter is aligned as the
+ * members are. Returns how many blocks were found, the last one's address in *out. */
 static uint32_t find_blocks(const struct flw_audit_launch *launch, bool is_touch,
                             uint64_t *out_address)
 {
@@ -261,7 +261,7 @@ void flw_audit_judge_launch(const struct flw_audit_launch *launch, struct flw_au
 static void count_site(const struct flw_audit_judgement *judgement,
                        const struct flw_callsite *taken, bool is_poisoned)
 {
-    static struct flw_audit_site made; /* under the lock; too large for a program's small stacks */
+    static struct flw_audit_site made; /* under the lock; too large for small stacks */
     made = (struct flw_audit_site){.id = taken->id, .frame_count = taken->frame_count};
     strncpy(made.call, judgement->call, sizeof made.call - 1);
     memcpy(made.script, taken->script, sizeof made.script);

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SAME_PID_MAX 16 /* programs that a process became one after another */
+#define SAME_PID_MAX 16 /* images of one process, replaced by exec */
 
 static int open_new(const char *prefix, char *path)
 {

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the file that an audited process keeps its findings in, and its form. The file is mapped
- * and shared, so that what was seen is there whatever ends the process; its memory is allotted
- * before it is mapped, so that a full disk refuses the audit and never kills the program.
- * Does not: decide what is a candidate; read symbols.
+ * Owns: the file with an audited process's findings, and the format. The file is mapped and
+ * shared, so that findings survive any end of the process; the space is allocated before it is
+ * mapped, so that a full disk refuses the audit and never kills the program.
+ * Does not: decide which fills are candidates; read symbols.
  *
  * The magic number is written last: a file without it is not a page.
  *
  * INVARIANTS (flw_auditpage_is_valid)
  *   1. site_count and module_count are within their tables
  *   2. a frame's module is one of the table, or FLW_AUDIT_NO_MODULE; texts end
- *   3. a site has been filled at least once, its id is not 0 and is no other site's
+ *   3. a site has been filled at least once; the id is not 0 and no other site's
  *
- * Synchronization: one writer at a time (the audit's lock); a reader takes counts with acquire.
- */
+ * Synchronization: one writer at a time (the audit's lock); a reader loads counts with acquire. */
 #ifndef FLW_PRELOAD_AUDIT_AUDITPAGE_H
 #define FLW_PRELOAD_AUDIT_AUDITPAGE_H
 
@@ -24,7 +23,7 @@
 #define FLW_AUDIT_MAGIC        0x3165676170445541ull /* "AUDpage1" in memory */
 #define FLW_AUDIT_SITES        2048
 #define FLW_AUDIT_MODULES      256
-#define FLW_AUDIT_FRAMES       12 /* that tell a site from others */
+#define FLW_AUDIT_FRAMES       12 /* that distinguish sites */
 #define FLW_AUDIT_PATH_BYTES   512
 #define FLW_AUDIT_CALL_BYTES   160
 #define FLW_AUDIT_SCRIPT_BYTES 512
@@ -37,12 +36,13 @@ struct flw_audit_frame {
 };
 
 struct flw_audit_site {
-    uint64_t id; /* of call, frames and script; 48 bits, the same in every run of the same files */
+    uint64_t id; /* of call, frames and script; 48 bits, equal in every run of the same files */
     uint64_t fill_count;
-    uint64_t bytes;              /* written by them */
-    uint64_t unread_value_count; /* of the fills: the value could not be read, it may not be 0 */
-    uint64_t unread_range_count; /* of the fills: bytes go to the end of the block, at most */
-    uint64_t poisoned_count;     /* of the fills: given poison instead (the site on trial) */
+    uint64_t bytes;              /* written by the fills */
+    uint64_t unread_value_count; /* fills with an unreadable value, which may not be 0 */
+    uint64_t unread_range_count; /* fills with an unreadable range: bytes up to the end of the
+                                     block */
+    uint64_t poisoned_count;     /* fills replaced by poison (the site on trial) */
     uint32_t frame_count;
     uint32_t reserved;
     struct flw_audit_frame frames[FLW_AUDIT_FRAMES];
@@ -54,7 +54,7 @@ struct flw_audit_module {
     char path[FLW_AUDIT_PATH_BYTES];
 };
 
-/* Everything the audit counts; name, and the sentence that a report says of it. */
+/* All counts of the audit: name, and the sentence of a report. */
 #define FLW_AUDIT_COUNT_LIST(X)                                                               \
     X(blocks, "blocks allocated")                                                             \
     X(unfollowed_blocks, "blocks not followed for want of host memory")                       \
@@ -91,14 +91,14 @@ struct flw_auditpage {
     struct flw_audit_site sites[FLW_AUDIT_SITES];
 };
 
-/* Makes PREFIX.PID, or PREFIX.PID.N where that is taken. NULL, and errno: it cannot be. */
+/* Create PREFIX.PID, or PREFIX.PID.N if that exists. NULL, with errno set, on failure. */
 struct flw_auditpage *flw_auditpage_create(const char *prefix);
-/* Reads a page into memory of the caller, of sizeof *out. False: it is no page, or not whole. */
+/* Read a page into the caller's memory of sizeof *out. False: not a page, or incomplete. */
 bool flw_auditpage_read(const char *path, struct flw_auditpage *out);
 
-/* The number of a module; FLW_AUDIT_NO_MODULE: the table is full or the path too long. */
+/* Return the number of a module; FLW_AUDIT_NO_MODULE: the table is full or the path too long. */
 uint32_t flw_auditpage_module(struct flw_auditpage *page, const char *path);
-/* The site with that id, made from `site` if it is new; NULL: the table is full. */
+/* Return the site with that id, created from `site` if new; NULL: the table is full. */
 struct flw_audit_site *flw_auditpage_site(struct flw_auditpage *page,
                                           const struct flw_audit_site *site);
 

@@ -9,7 +9,8 @@
 
 #include "preload/audit/scriptframes.h"
 
-#define OWN_FRAMES_MAX 16 /* of the hook and what it called; beyond, the caller is not on the way */
+#define OWN_FRAMES_MAX \
+    16 /* of the hook and the callees; beyond these the caller is not on the stack */
 
 struct walk {
     uintptr_t caller, pc[FLW_AUDIT_FRAMES];
@@ -45,7 +46,7 @@ static const char *last_part(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* A return address may be the first byte behind its function: the byte before it decides. */
+/* A return address may be the first byte after the function: the byte before it decides. */
 static void resolve(struct flw_callsite *site, uint32_t i, uintptr_t pc)
 {
     Dl_info info;

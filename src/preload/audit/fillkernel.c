@@ -3,19 +3,19 @@
 
 #include <string.h>
 
-#define NOWHERE 0xff /* the parameter is not where it could be read */
+#define NOWHERE 0xff /* the parameter cannot be read at a fixed place */
 
 struct flw_fillkernel {
-    const char *part, *also, *without; /* of the name, mangled; NULL: any, none */
+    const char *part, *also, *without; /* of the mangled name; NULL: any, none */
     uint8_t pointer;                   /* this parameter begins with the address */
-    uint8_t count;                     /* elements: the parameter, and its offset there */
+    uint8_t count;                     /* elements: the parameter, and the offset in it */
     uint8_t count_offset;
     uint8_t value; /* the parameter is the value: one element */
 };
 
-/* The first that fits. Their parameters:
- *   PyTorch   (int count, FillFunctor{value}, {char *data}, ...); what is not contiguous has the
- *             pointer inside a function object of no fixed shape, and a store that casts has
+/* The first match applies. Their parameters:
+ *   PyTorch   (int count, FillFunctor{value}, {char *data}, ...); tensors that are not contiguous have
+ *             the pointer inside a function object of no fixed layout, and a store that casts has
  *             elements of another size than the value
  *   CuPy      (value, {data, count, shape, strides}, indexer)
  *   ggml      (data, int64 count, value)
@@ -45,7 +45,7 @@ const struct flw_fillkernel *flw_fillkernel_find(const char *name)
     return NULL;
 }
 
-/* A number of 4 or 8 bytes at the end of the parameter or inside it. */
+/* Read a number of 4 or 8 bytes at the end of the parameter or inside it. */
 static bool read_number(const struct flw_parameter *parameter, size_t offset, uint64_t *out_value)
 {
     uint32_t narrow;

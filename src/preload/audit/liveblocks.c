@@ -46,7 +46,7 @@ static uint32_t make_node(struct flw_liveblocks *blocks)
     return node;
 }
 
-/* Below `address` to the left, the others to the right. */
+/* Nodes below `address` to the left, the others to the right. */
 static void split(struct flw_liveblocks *blocks, uint32_t tree, uint64_t address,
                   uint32_t *out_left, uint32_t *out_right)
 {
@@ -66,7 +66,7 @@ static void split(struct flw_liveblocks *blocks, uint32_t tree, uint64_t address
     *out_right = 0;
 }
 
-/* All of `left` lies below all of `right`. */
+/* All of `left` is below all of `right`. */
 static uint32_t merge(struct flw_liveblocks *blocks, uint32_t left, uint32_t right)
 {
     uint32_t root = 0;
@@ -87,7 +87,7 @@ static uint32_t merge(struct flw_liveblocks *blocks, uint32_t left, uint32_t rig
     return root;
 }
 
-/* The last block that begins at or below the address; 0: none. */
+/* Return the last block that begins at or below the address; 0: none. */
 static uint32_t find_floor(const struct flw_liveblocks *blocks, uint64_t address)
 {
     uint32_t found = 0;
@@ -213,7 +213,7 @@ static bool is_block_valid(const struct flw_liveblock *block)
     return block->begin < block->end && block->fill_count <= FLW_LIVEBLOCK_FILLS;
 }
 
-/* In order: each begins where the one before it has ended or later. */
+/* In order: each begins at or after the end of the one before. */
 static bool is_tree_valid(const struct flw_liveblocks *blocks, uint32_t tree, uint64_t *end,
                           uint64_t *count)
 {

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the blocks that the program holds now, by address, and what has happened to each since it
- * was allocated: nothing, fills of stretches, or a touch.
- * Does not: know who filled or touched; lock.
+ * Owns: the program's live blocks, by address, and the history of each since the allocation:
+ * untouched, filled ranges, or touched.
+ * Does not: record callers; lock.
  *
- * A search tree balanced by a hash of the address, its nodes in one range of host memory.
+ * A search tree balanced by a hash of the address, with nodes in one range of host memory.
  *
  * INVARIANTS (flw_liveblocks_is_valid)
- *   1. blocks do not overlap; the tree is ordered by address and a parent's weight is its largest
- *   2. a block's filled stretches lie inside it and do not overlap
+ *   1. blocks do not overlap; the tree is ordered by address and a parent's weight is the largest
+ *   2. a block's filled ranges are inside it and do not overlap
  *   3. count = nodes in the tree
  *
- * Synchronization: the owner's.
- */
+ * Synchronization: the owner's. */
 #ifndef FLW_PRELOAD_AUDIT_LIVEBLOCKS_H
 #define FLW_PRELOAD_AUDIT_LIVEBLOCKS_H
 
@@ -29,7 +28,7 @@ struct flw_stretch {
 
 struct flw_liveblock {
     uint64_t begin, end;
-    uint64_t epoch; /* of the owner when it was allocated; see flw_liveblocks.epoch */
+    uint64_t epoch; /* of the owner at the allocation; see flw_liveblocks.epoch */
     uint32_t left, right, weight;
     uint16_t fill_count;
     bool is_touched;
@@ -42,28 +41,28 @@ struct flw_liveblocks {
     uint32_t root, unused, made_count;
     uint64_t count;
     uint64_t epoch; /* raised by flw_liveblocks_touch_all: blocks allocated before count as
-                       touched */
+                        touched */
 };
 
 /* False: the system refused address space. */
 bool flw_liveblocks_init(struct flw_liveblocks *blocks);
 void flw_liveblocks_finish(struct flw_liveblocks *blocks);
 
-/* Blocks that it overlaps are forgotten: their end was not seen. False: no host memory, or the
- * range is empty or wraps; the block is not followed. */
+/* Add a block. Blocks that it overlaps are forgotten, since their free was not seen. False: no
+ * host memory, or the range is empty or wraps; the block is not tracked. */
 bool flw_liveblocks_add(struct flw_liveblocks *blocks, uint64_t address, uint64_t bytes);
-/* The block that begins there, if any. */
+/* Remove the block that begins there, if any. */
 void flw_liveblocks_remove(struct flw_liveblocks *blocks, uint64_t address);
-/* The block with that address inside; NULL: none. */
+/* Return the block that contains the address; NULL: none. */
 struct flw_liveblock *flw_liveblocks_find(struct flw_liveblocks *blocks, uint64_t address);
 
 void flw_liveblocks_touch_all(struct flw_liveblocks *blocks);
 bool flw_liveblock_is_touched(const struct flw_liveblocks *blocks,
                               const struct flw_liveblock *block);
-/* Has nothing but fills of other stretches happened to the block? */
+/* True if the block had only fills of other ranges. */
 bool flw_liveblock_is_fresh(const struct flw_liveblocks *blocks, const struct flw_liveblock *block,
                             uint64_t begin, uint64_t end);
-/* The stretch is filled from now on; too many stretches make the block touched. */
+/* Mark the range as filled; too many ranges make the block touched. */
 void flw_liveblock_fill(struct flw_liveblock *block, uint64_t begin, uint64_t end);
 
 bool flw_liveblocks_is_valid(const struct flw_liveblocks *blocks);

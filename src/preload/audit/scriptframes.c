@@ -8,9 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define TEXT_BYTES 4096 /* enough for the innermost frames; writes beyond fail */
+#define TEXT_BYTES 4096 /* enough for the innermost frames; later writes fail */
 
-/* Of the interpreter, where the program is one: bound when this library is loaded. */
+/* Defined by the interpreter, if the program is one: bound when this library is loaded. */
 extern void *PyGILState_GetThisThreadState(void) __attribute__((weak));
 extern void _Py_DumpTraceback(int file, void *thread) __attribute__((weak));
 
