@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: names of boards, their locks, and the removal of stale ones. No host memory is allocated.
- */
+ * Owns: names of boards, their locks, and the removal of stale ones. Allocates no host memory. */
 #include "publish/board_file.h"
 
 #include <errno.h>
@@ -31,7 +30,7 @@ bool flw_board_path(char *path, const char *directory, const struct flw_board_na
     return length > 0 && length < FLW_BOARD_PATH_BYTES;
 }
 
-/* A number without signs, blanks or leading zeros, up to INT_MAX or what a user's number is. */
+/* Read a number without signs, blanks or leading zeros, up to INT_MAX or the largest user id. */
 static const char *read_number(const char *text, unsigned long most, unsigned long *out_value)
 {
     char *end = NULL;
@@ -83,8 +82,8 @@ bool flw_board_is_locked(int file)
     return fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-/* Whoever has the lock of the file that the name stands for is the only one who may remove the name:
- * a new board gets it only after that. */
+/* Only the holder of the file's lock may remove the name: a new board gets the name only
+ * afterwards. */
 void flw_board_remove_stale(const char *path, bool is_draft)
 {
     struct stat held, named;
@@ -137,9 +136,9 @@ bool flw_board_add_and_wake(_Atomic uint32_t *word)
                    FUTEX_OP(FUTEX_OP_ADD, 1, FUTEX_OP_CMP_EQ, 0)) >= 0;
 }
 
-/* ---- all of a directory */
+/* ---- reading a directory */
 
-/* What getdents64 fills. */
+/* The records of getdents64. */
 struct entry {
     uint64_t inode;
     int64_t offset;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the reader's side of a board. It believes nothing: whose the file is, that it is one, that
- * its process lives, that the body is whole.
- */
+ * Owns: the reader's side of a board. It checks everything: the file's owner, the format, that the
+ * process lives, that the body is complete. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -48,7 +47,7 @@ static enum flw_board_state check_head(struct flw_board_reader *reader)
     reader->version = head.version;
     reader->process = head.process;
     if (head.version != FLW_BOARD_VERSION) {
-        return FLW_BOARD_VERSIONS; /* what its head says besides is not known */
+        return FLW_BOARD_VERSIONS; /* the rest of the header is unknown */
     }
     return is_whole(&head) && head.capacity_bytes <= FLW_BOARD_BODY_BYTES ? FLW_BOARD_OK
                                                                           : FLW_BOARD_FOREIGN;
@@ -102,13 +101,13 @@ void flw_board_close(struct flw_board_reader *reader)
     *reader = (struct flw_board_reader){.file = -1};
 }
 
-/* Copy the head. Returns false if the file has been shortened or emptied. */
+/* Copy the header. Returns false if the file has been shortened or emptied. */
 static bool read_head(const struct flw_board_reader *reader, struct flw_board_header *out)
 {
     return pread(reader->file, out, sizeof *out, 0) == (ssize_t)sizeof *out && is_whole(out);
 }
 
-/* Has the process gone meanwhile? */
+/* True if the process has ended meanwhile. */
 static bool is_stale(const struct flw_board_reader *reader)
 {
     return !flw_board_is_locked(reader->file);
@@ -121,7 +120,7 @@ enum flw_board_state flw_board_ask(struct flw_board_reader *reader, uint64_t tim
     if (!flw_board_add_and_wake(&reader->header->asked) || !read_head(reader, &head)) {
         return FLW_BOARD_FOREIGN;
     }
-    uint32_t question = atomic_load(&head.asked); /* this reader's query, or a later query */
+    uint32_t question = atomic_load(&head.asked); /* this reader's request, or a later one */
     for (;;) {
         if (!read_head(reader, &head)) {
             return FLW_BOARD_FOREIGN;
@@ -137,7 +136,7 @@ enum flw_board_state flw_board_ask(struct flw_board_reader *reader, uint64_t tim
         if (now_ns >= end_ns) {
             return FLW_BOARD_SILENT;
         }
-        /* Not for long at once: who dies wakes no reader. */
+        /* In short steps: a process that dies wakes no reader. */
         uint64_t step_ns = end_ns - now_ns < 100000000 ? end_ns - now_ns : 100000000;
         flw_board_sleep(&reader->header->answered, answered, step_ns);
     }
@@ -150,9 +149,9 @@ static bool read_once(const struct flw_board_reader *reader, void *bytes, size_t
         before.body_bytes > FLW_BOARD_BODY_BYTES) {
         return false;
     }
-    flw_board_fence(); /* the head before the body */
+    flw_board_fence(); /* the header before the body */
     ssize_t count = pread(reader->file, bytes, before.body_bytes, FLW_BOARD_HEADER_BYTES);
-    flw_board_fence(); /* the body before the second look */
+    flw_board_fence(); /* the body before the second read */
     *out_count = before.body_bytes;
     return count == (ssize_t)before.body_bytes && read_head(reader, &after) &&
            atomic_load(&before.sequence) == atomic_load(&after.sequence) &&

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the writer's side of a board. Once it is made nothing of it hangs on a descriptor: programs
- * close descriptors that are not theirs, and give the numbers to files of their own.
- */
+ * Owns: the writer's side of a board. Once created it uses no descriptor: programs close
+ * descriptors that are not theirs, and reuse the numbers for files of their own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,7 +29,7 @@ static bool refuse(char *message, const char *what, const char *path)
     return false;
 }
 
-/* Its memory, its lock, its head; the file has no lasting name yet. False: see errno. */
+/* Create the memory, the lock and the header; the file has no final name yet. False: see errno. */
 static bool fill(struct flw_board *board, int file)
 {
     struct flw_board_header head = {.version = FLW_BOARD_VERSION,
@@ -43,7 +42,7 @@ static bool fill(struct flw_board *board, int file)
     if (!flw_board_lock(file)) {
         return false;
     }
-    /* All of it now: a store to a page for which there is no room would kill the program. */
+    /* Allocate all of it now: a store to a page without room would kill the program. */
     errno = posix_fallocate(file, 0, FLW_BOARD_BYTES);
     if (errno != 0) {
         return false;
@@ -71,7 +70,7 @@ static void unmap(struct flw_board *board)
     }
 }
 
-/* The first name that is free. False: see errno. */
+/* Choose the first free name. False: see errno. */
 static bool give_name(struct flw_board *board, const char *directory, const char *draft)
 {
     struct flw_board_name name = {.user = geteuid(), .process = getpid()};
@@ -90,10 +89,11 @@ static bool give_name(struct flw_board *board, const char *directory, const char
     return false;
 }
 
-/* One try. A draft has no owner for a moment, and who sweeps then may take it. */
+/* One attempt. A draft has no lock for a moment, in which another process may remove it. */
 static bool make(struct flw_board *board, const char *directory, const char *draft)
 {
-    flw_board_remove_stale(draft, true); /* of one that died half way, and had this number */
+    flw_board_remove_stale(draft, true); /* of a process that died half way, and had this
+                                             number */
     int file = open(draft, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0) {
         return false;
@@ -104,7 +104,7 @@ static bool make(struct flw_board *board, const char *directory, const char *dra
         unmap(board);
     }
     (void)unlink(draft);
-    close(file); /* the mapping keeps the file, and the lock with it */
+    close(file); /* the mapping keeps the file, and the lock */
     errno = saved;
     return is_made;
 }
@@ -147,7 +147,7 @@ void flw_board_forget(struct flw_board *board)
     board->header = NULL;
 }
 
-/* ---- questions, answers */
+/* ---- requests */
 
 void flw_board_await(struct flw_board *board)
 {
@@ -171,7 +171,7 @@ void flw_board_answer(struct flw_board *board, uint32_t question, const void *by
 {
     struct flw_board_header *header = board->header;
     uint32_t sequence = atomic_fetch_or(&header->sequence, 1);
-    flw_board_fence(); /* the odd one before the body, for all */
+    flw_board_fence(); /* the odd value before the body, for all readers */
     memcpy((unsigned char *)header + FLW_BOARD_HEADER_BYTES, bytes, count);
     __atomic_store_n(&header->body_bytes, (uint32_t)count, __ATOMIC_RELAXED);
     __atomic_store_n(&header->body_crc, flw_board_crc(bytes, count), __ATOMIC_RELAXED);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the form of a bulletin.
- */
+ * Owns: the encoding of a bulletin. */
 #include "publish/bulletin.h"
 
 #include <stdlib.h>
@@ -71,7 +70,7 @@ void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulle
     size_t all = bare + pool->class_count * CLASS_WORDS + pool->stream_count * STREAM_WORDS +
                  pool->arena_count * ARENA_WORDS;
     uint32_t classes = pool->class_count, streams = pool->stream_count, arenas = pool->arena_count;
-    /* Tables of pools to come have one half for themselves. */
+    /* One half is reserved for the tables of further pools. */
     bool has_room = all + pool->holder_count * HOLDER_WORDS + writer->capacity / 16 <= most;
     uint32_t holders = has_room ? pool->holder_count : 0;
     if (all > most) {
@@ -145,7 +144,7 @@ static void skip(struct source *source, uint64_t count)
     source->at += (size_t)count;
 }
 
-/* A record of `count` words, of which we know `known`: what is missing is 0. */
+/* Read a record of `count` words, `known` of which we know: missing ones are 0. */
 static void get_words(struct source *source, uint64_t count, uint64_t *words, size_t known)
 {
     for (size_t i = 0; i < known; i++) {
@@ -164,7 +163,8 @@ static void get_text(const uint64_t *words, size_t word_count, char *text)
     text[8 * word_count - 1] = '\0';
 }
 
-/* Rows of a table into `rows`, of which `most` fit. Returns how many; the rest is broken. */
+/* Read rows of a table into `rows`, which has room for `most`. Returns the count; otherwise the
+ * data is broken. */
 static uint32_t get_rows(struct source *source, void *rows, size_t row_words, uint32_t most)
 {
     uint64_t count = get_word(source), words = get_word(source);
@@ -181,8 +181,8 @@ static uint32_t get_rows(struct source *source, void *rows, size_t row_words, ui
     return (uint32_t)count;
 }
 
-/* A later version may have put values behind those that we know: it says how many words there are,
- * and everything after the values comes in as many words as we know. */
+/* A later version may have more values than we know: the record has the number of words, and
+ * everything after the values has as many words as we know. */
 static void get_pool(struct source *source, struct flw_bulletin_pool *pool)
 {
     uint64_t tail[2 * FLW_BULLETIN_STAGES + DRIVER_WORDS];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the bulletin, a snapshot of a process's pools, and its encoding on a board. Does not: read pools
+ * Owns: the bulletin, a snapshot of a process's pools, and the encoding on a board. Does not: read pools
  * (collect.c), or show anything (the tools).
  *
- * The encoding is 64-bit words, little-endian. Each kind of record has its number of words: a later version may append
+ * The encoding is 64-bit words, little-endian. Each kind of record has the number of words: a later version may append
  * words, which an earlier reader skips, and words that an earlier version lacks read as 0.
  *
  *   words of the head    process, process name (2 words of text), clock, count of pools, count of pools below
@@ -22,14 +22,15 @@
 
 #define FLW_BULLETIN_STAGES  12
 #define FLW_BULLETIN_CLASSES 74 /* the size classes, and all runs as one */
-#define FLW_BULLETIN_STREAMS 64 /* rows of their own; the rest are one more row */
+#define FLW_BULLETIN_STREAMS 64 /* rows of their own; all others share one more row */
 #define FLW_BULLETIN_HOLDERS 48 /* the same */
 #define FLW_BULLETIN_ARENAS  32 /* most arenas of a pool in a bulletin */
 
 #define FLW_BULLETIN_FRAMES_BYTES 1000
 
-/* X(name, source, kind, help): the numbers of a pool. Append only: the order is the form. Those of
- * fallow_stats (STATS) keep their names. TOTAL counts up while the pool lives; VALUE goes up and down. */
+/* X(name, source, kind, help): the numbers of a pool. Append only: the order is the format. Those
+ * of fallow_stats (STATS) keep their names. TOTAL increases while the pool lives; VALUE may
+ * decrease. */
 #define FLW_BULLETIN_VALUES(X)                                                                   \
     X(number, POOL, LABEL, "of the pool in its process")                                         \
     X(device, POOL, LABEL, "ordinal of the device")                                              \
@@ -96,48 +97,47 @@ enum flw_bulletin_value {
     FLW_VALUE_COUNT
 };
 
-/* One size class, or the runs: blocks above the largest class. What is reserved and neither live,
- * cached nor deferred is free in its slabs. */
+/* One size class, or the runs: blocks above the largest class. Reserved memory that is neither
+ * live, cached nor deferred is free in the slabs. */
 struct flw_bulletin_class {
     uint64_t size_bytes;     /* of a block; 0: runs */
-    uint64_t reserved_bytes; /* its slabs; of runs: those that are not free */
+    uint64_t reserved_bytes; /* the slabs; of runs: those that are not free */
     uint64_t live_count, live_bytes, requested_bytes;
     uint64_t cached_bytes; /* in thread caches */
     uint64_t deferred_bytes;
 };
 
 enum flw_bulletin_kind {
-    FLW_BULLETIN_STREAM, /* known to the pool */
+    FLW_BULLETIN_STREAM, /* tracked by the pool */
     FLW_BULLETIN_GONE,   /* retired or lost, with blocks still allocated or memory not yet
-                            complete */
-    FLW_BULLETIN_SHARED, /* of no one stream: free for any, of the context, or mixed */
-    FLW_BULLETIN_REST    /* the sum over those not told of one by one; `id` of them */
+                             complete */
+    FLW_BULLETIN_SHARED, /* of no single stream: free for any, of the context, or mixed */
+    FLW_BULLETIN_REST    /* the sum over further streams; `id` is their number */
 };
 
-/* Blocks are told by the stream that allocated them. Counts and hits are of the caches that are
- * there. */
+/* Blocks count for the stream that allocated them. Counts and hits are of the present caches. */
 struct flw_bulletin_stream {
     uint64_t kind;   /* enum flw_bulletin_kind */
     uint64_t id;     /* cuStreamGetId; 0 unknown */
-    uint64_t handle; /* as the program names it; 0 is the default stream too */
+    uint64_t handle; /* as the program uses it; 0 is also the default stream */
     uint64_t live_count, live_bytes, requested_bytes;
     uint64_t cached_bytes, free_bytes, captured_bytes;
     uint64_t alloc_count, hit_count;
     uint64_t cache_count; /* threads that use it */
-    uint64_t fence_count; /* recorded, not known to be complete */
+    uint64_t fence_count; /* recorded, and not yet found complete */
 };
 
-/* What is live that was allocated from one call stack, where the pool is recorded with stacks. Its frames are a line
- * each for function, file and the line in it: those of Python first, then those of C, both the innermost first, whole
- * frames as far as there is room. */
+/* Live blocks allocated from one call stack, if the pool is recorded with stacks. The frames have
+ * a line each for function, file and line number: those of Python first, then those of C, both
+ * with the innermost first, in whole frames as far as there is room. */
 struct flw_bulletin_holder {
-    uint64_t
-        stack_count; /* 1; of the last one, where there are too many: those that are not told of one by one */
+    uint64_t stack_count; /* 1; in the last entry the number of further stacks, if there are too
+                         many */
     uint64_t live_count, requested_bytes;
     char frames[FLW_BULLETIN_FRAMES_BYTES]; /* padded with zero bytes, at least one */
 };
 
-/* An arena and its memory. */
+/* An arena and the memory. */
 struct flw_bulletin_arena {
     uint64_t scratch_bytes, persistent_bytes;
     uint64_t lease_count;
@@ -149,7 +149,7 @@ struct flw_bulletin_arena {
 struct flw_bulletin_pool {
     uint64_t value[FLW_VALUE_COUNT];
     uint64_t stage_count[FLW_BULLETIN_STAGES], stage_ns[FLW_BULLETIN_STAGES];
-    char driver[32]; /* as in its config; "" = libcuda.so.1. Cut to fit */
+    char driver[32]; /* as in the config; "" = libcuda.so.1; truncated */
     uint32_t class_count, stream_count, holder_count, arena_count;
     struct flw_bulletin_class classes[FLW_BULLETIN_CLASSES];      /* those with memory, ascending */
     struct flw_bulletin_stream streams[FLW_BULLETIN_STREAMS + 1]; /* most memory first */
@@ -160,13 +160,13 @@ struct flw_bulletin_pool {
 struct flw_bulletin {
     uint64_t process;
     char name[16];
-    uint64_t clock_ns;   /* CLOCK_MONOTONIC when it was put together */
-    uint64_t pool_total; /* pools there are */
-    uint32_t pool_count; /* pools told of: fewer where the board is full */
+    uint64_t clock_ns;   /* CLOCK_MONOTONIC when it was composed */
+    uint64_t pool_total; /* number of pools */
+    uint32_t pool_count; /* pools in the bulletin: fewer if the board is full */
     struct flw_bulletin_pool *pools;
 };
 
-/* The name of a stage of the pool's ladder, in its order; NULL: that ladder has no such stage. */
+/* Return the name of a stage of the pool's ladder; NULL: that ladder has no such stage. */
 const char *flw_bulletin_stage(const struct flw_bulletin_pool *pool, uint64_t stage);
 
 /* ---- writing: head, pools, end */
@@ -178,14 +178,15 @@ struct flw_bulletin_writer {
 };
 
 void flw_bulletin_begin(struct flw_bulletin_writer *writer, void *bytes, size_t capacity);
-/* Append a pool. If the pool does not fit, leave out the holders, then classes, streams and arenas, then the pool. */
+/* Append a pool. If the pool does not fit, leave out the holders, then classes, streams and
+ * arenas, then the pool. */
 void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulletin_pool *pool);
-/* The head; `bulletin`'s pools are not looked at. Returns the bytes used. */
+/* Write the head; `bulletin`'s pools are ignored. Returns the bytes used. */
 size_t flw_bulletin_end(struct flw_bulletin_writer *writer, const struct flw_bulletin *bulletin);
 
 /* ---- reading */
 
-/* False: broken, or no host memory; nothing is held. `bulletin->pools` is freed by drop. */
+/* False: broken, or no host memory; nothing is held. drop frees `bulletin->pools`. */
 bool flw_bulletin_read(struct flw_bulletin *bulletin, const void *bytes, size_t count);
 void flw_bulletin_drop(struct flw_bulletin *bulletin);
 

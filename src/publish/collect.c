@@ -11,12 +11,12 @@
 #include "fallow/arena.h"
 #include "pool/extensions/recording.h"
 
-#define SLOTS_A_LOCK 4096 /* looked at before others get the heap's lock */
+#define SLOTS_A_LOCK 4096 /* processed before other threads get the heap's lock */
 
 _Static_assert(FLW_BULLETIN_STAGES == FLW_STAGE_COUNT, "a stage, a number");
 _Static_assert(FLW_BULLETIN_CLASSES == FLW_CLASS_COUNT + 1, "the classes, and runs");
 
-/* ---- rows: one for each stream number. Number 0 is what is of no one stream. */
+/* ---- rows: one for each stream number; 0 is for memory of no single stream */
 
 static struct flw_bulletin_stream *row_of(struct flw_collector *collector,
                                           const struct flw_heap *heap, uint64_t stream_number)
@@ -43,7 +43,7 @@ static void forget_rows(struct flw_collector *collector)
 
 /* ---- domains */
 
-/* heap lock. */
+/* Heap lock held. */
 static uint64_t batch_bytes(const struct flw_domain *domain)
 {
     uint64_t bytes = 0;
@@ -56,7 +56,7 @@ static uint64_t batch_bytes(const struct flw_domain *domain)
     return bytes;
 }
 
-/* heap lock. */
+/* Heap lock held. */
 static void add_domain(struct flw_collector *collector, const struct flw_heap *heap,
                        const struct flw_domain *domain)
 {
@@ -149,7 +149,7 @@ static void add_slot(struct flw_collector *collector, const struct flw_heap *hea
     row->requested_bytes += flw_allocation_bytes(allocation);
 }
 
-/* heap lock. Returns how many slots were looked at. */
+/* Returns how many slots were processed. Heap lock held. */
 static uint32_t add_slab(struct flw_collector *collector, const struct flw_heap *heap,
                          const struct flw_span *slab)
 {
@@ -166,7 +166,7 @@ static uint32_t add_slab(struct flw_collector *collector, const struct flw_heap 
     return 1 + part->carved_count;
 }
 
-/* heap lock. */
+/* Heap lock held. */
 static void add_run(struct flw_collector *collector, const struct flw_heap *heap,
                     const struct flw_span *run)
 {
@@ -180,7 +180,7 @@ static void add_run(struct flw_collector *collector, const struct flw_heap *heap
     }
 }
 
-/* Spans stay where they are for good, so the lock may be given up between two of them. */
+/* Spans never move, so the lock may be released between two of them. */
 static void add_spans(struct flw_collector *collector, struct flw_heap *heap)
 {
     struct flw_span *span = NULL;
@@ -202,7 +202,7 @@ static void add_spans(struct flw_collector *collector, struct flw_heap *heap)
     } while (span != NULL);
 }
 
-/* ---- putting it together */
+/* ---- composing the bulletin */
 
 static void copy_stats(const fallow_stats *stats, uint64_t *value)
 {
@@ -267,7 +267,7 @@ static bool comes_before(const struct flw_bulletin_stream *a, const struct flw_b
     return first != second ? first > second : a->id < b->id;
 }
 
-/* The first `most` of the order to the front. */
+/* Move the first `most` of the order to the front. */
 static void select_rows(struct flw_bulletin_stream *rows, uint32_t count, uint32_t most)
 {
     for (uint32_t i = 0; i < most; i++) {
@@ -299,7 +299,7 @@ static void copy_rows(struct flw_collector *collector, struct flw_bulletin_pool 
 {
     struct flw_bulletin_stream rest = {.kind = FLW_BULLETIN_REST};
     uint32_t count = 0;
-    for (uint32_t i = 0; i < collector->row_count; i++) { /* what is gone without a trace */
+    for (uint32_t i = 0; i < collector->row_count; i++) { /* streams without any memory left */
         const struct flw_bulletin_stream *row = &collector->rows[i];
         if (row->kind == FLW_BULLETIN_STREAM || held_bytes(row) != 0 || row->fence_count != 0) {
             collector->rows[count++] = *row;
@@ -319,7 +319,7 @@ static void copy_rows(struct flw_collector *collector, struct flw_bulletin_pool 
 
 /* ---- call stacks */
 
-/* A name is one line. False: there is no room. */
+/* Add a line. False: no room. */
 static bool add_line(char *frames, size_t *used, const char *text)
 {
     size_t bytes = strlen(text);

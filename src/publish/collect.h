@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: looking at a pool for a bulletin. It reads what owners write anyway, and takes the pool's
- * locks for some ten thousand instructions at a time at most: no caller of the pool does anything for
- * it. No driver calls, no host memory but the collector.
- */
+ * Owns: reading a pool for a bulletin. It reads data that owners write anyway, and holds the
+ * pool's locks for at most some ten thousand instructions at a time; the pool's callers do no
+ * extra work. Makes no driver calls and allocates no host memory except the collector. */
 #ifndef FLW_PUBLISH_COLLECT_H
 #define FLW_PUBLISH_COLLECT_H
 
@@ -12,7 +11,7 @@
 
 #define FLW_COLLECT_ROWS (FLW_STREAM_NUMBER_COUNT + 1)
 
-/* Room to work in; large, and used as far as there are streams. All zero is a new one. */
+/* Work space; large, and used as far as there are streams. Zeros are a new one. */
 struct flw_collector {
     uint32_t row_of[FLW_STREAM_NUMBER_COUNT]; /* 1 + row of a stream's number; 0 none */
     uint32_t number_of[FLW_COLLECT_ROWS];
@@ -22,8 +21,8 @@ struct flw_collector {
     uint64_t free_run_bytes;
 };
 
-/* Exact where no thread is inside a call on the pool, else a guess of each number at about the same
- * moment. The pool is being visited (flw_pool_table_each). */
+/* Read a pool. Exact if no thread is inside a call on it, otherwise each number is read at about
+ * the same moment. The pool is being visited (flw_pool_table_each). */
 void flw_collect_pool(struct flw_collector *collector, struct flw_pool *pool,
                       struct flw_bulletin_pool *out_pool);
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the process's board: its users, the thread that posts bulletins on it, fork and exit.
+ * Owns: the process's board: the users, the thread that posts bulletins, fork and exit.
  *
- * Lock: a mutex of the system, held over start and stop, the wait for the thread included. The thread
- * never takes it. No ranked lock is held where it is taken.
- */
+ * Lock: a system mutex, held over start and stop, including the wait for the thread. The thread
+ * never takes it. No ranked lock is held when it is taken. */
 #include "fallow/publish.h"
 
 #include <errno.h>
@@ -21,11 +20,11 @@
 #include "publish/board_file.h"
 #include "publish/collect.h"
 
-#define PAUSE_NS     20000000 /* after an answer: however many ask, it is no more than so often */
+#define PAUSE_NS     20000000 /* after an answer: an upper bound for the rate of answers */
 #define STACK_BYTES  (128 * 1024)
 #define LEAVE_WAIT_S 2
 
-/* What the thread works with. Mapped, since the program's host memory is not ours to take. */
+/* Memory of the thread. Mapped, since the program's host memory is not ours to use. */
 struct scratch {
     struct flw_collector collector;
     struct flw_bulletin_pool pool;
@@ -40,7 +39,7 @@ static struct {
     struct flw_board board;
     struct scratch *scratch;
     pthread_t thread;
-    _Atomic uint32_t stops; /* 1: the thread is to end */
+    _Atomic uint32_t stops; /* 1: the thread must end */
     bool watches_forks;
 } publisher = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -93,8 +92,8 @@ static void drop_scratch(void)
 
 /* ---- fork */
 
-/* No fork beside start and stop: a child would keep the file's lock, which is in its mapping and, for a
- * moment, in a descriptor. */
+/* No fork during start and stop: a child would keep the file's lock, which is in the mapping and,
+ * for a moment, in a descriptor. */
 static void hold(void)
 {
     pthread_mutex_lock(&publisher.mutex);
@@ -114,9 +113,9 @@ static void forget(void)
     publisher.user_count = 0;
 }
 
-/* A thread that is being started under the mutex needs memory. An allocator that has handlers of fork
- * registers them with its first block, and those that were registered first are prepared last: so the
- * mutex is waited for while there is memory. */
+/* A thread that is started under the mutex needs memory. An allocator with fork handlers registers
+ * them with the first block, and handlers registered first run last in prepare: so the mutex is
+ * waited for while memory is still available. */
 static bool watch_forks(void)
 {
     void *volatile block = malloc(1);
@@ -128,7 +127,7 @@ static bool watch_forks(void)
 
 FLW_DEFINE_INIT_SIZED(fallow_publish_config)
 
-/* mutex. */
+/* `mutex` held. */
 static fallow_status begin(const char *directory, char message[FLW_BOARD_MESSAGE_BYTES])
 {
     if (!publisher.watches_forks) {
@@ -183,7 +182,7 @@ fallow_status fallow_publish_start(const fallow_publish_config *given)
     return status;
 }
 
-/* mutex. False: the thread does not end in time; what it uses stays. */
+/* False: the thread does not end in time; the memory stays. `mutex` held. */
 static bool end(const struct timespec *until)
 {
     atomic_store(&publisher.stops, 1);
@@ -211,8 +210,8 @@ void fallow_publish_stop(void)
     errno = saved;
 }
 
-/* The process ends, and its board with it. Whoever calls exit() in a signal handler may hold what the
- * thread waits for: not for ever. */
+/* Remove the board at the end of the process. A caller of exit() in a signal handler may hold
+ * something that the thread waits for, so the wait has a limit. */
 __attribute__((destructor)) static void leave(void)
 {
     struct timespec until;

@@ -10,15 +10,15 @@
 #define FIRST_SLOTS 256
 #define FIRST_SHIFT (64 - 8)
 
-/* The golden ratio's multiples lie evenly, and so do those of any step between addresses; the first
- * line is for keys whose low bits are all alike. */
+/* Multiples of the golden ratio are spread evenly, for any step between keys; the first line is
+ * for keys with equal low bits. */
 static size_t home_of(const struct flw_addressmap *map, uint64_t key)
 {
     key ^= key >> 32;
     return (size_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> map->shift);
 }
 
-/* The slot of the key, or the empty one where it belongs. */
+/* Return the slot of the key, or the empty slot for it. */
 static size_t probe(const struct flw_addressmap *map, uint64_t key)
 {
     size_t at = home_of(map, key);

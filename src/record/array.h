@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Is there room for element number `count` in the array whose pointer lies at `place`, which grows where
- * there is none? False: no memory, the array stays. */
+/* Grow the array with the pointer at `place`, if necessary, to hold element number `count`. False:
+ * no memory, the array is unchanged. */
 static inline bool flw_array_fit(void *place, size_t count, size_t *room, size_t size)
 {
     void *array;
@@ -32,12 +32,12 @@ static inline bool flw_array_fit(void *place, size_t count, size_t *room, size_t
 #define FLW_ARRAY_FITS(array, count, room) \
     flw_array_fit(&(array), (count), &(room), sizeof *(array))
 
-/* Append a value to an array that fits or grows. False: no memory, the array stays. */
+/* Append a value to an array that fits or grows. False: no memory, the array is unchanged. */
 #define FLW_ARRAY_ADD(array, count, room, value) \
     (FLW_ARRAY_FITS(array, count, room) && ((array)[(count)++] = (value), true))
 
-/* A copy of a string, for free. NULL: no memory. (strdup asks the C library's malloc, which need not
- * be the one that `free` here belongs to.) */
+/* Return a copy of a string, for free; NULL: no memory. (strdup uses the C library's malloc, which
+ * may not match the `free` here.) */
 static inline char *flw_array_copy_text(const char *text)
 {
     size_t bytes = strlen(text) + 1;

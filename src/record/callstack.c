@@ -19,27 +19,27 @@
 #include "record/array.h"
 
 #define BUCKET_LOG2 16
-#define OWN_MOST    16 /* frames of this library's own, and of what calls it in a driver's name */
+#define OWN_MOST    16 /* frames of this library, and of the callers in a driver's name */
 #define WORDS_MOST  (FLW_CALLSTACK_DEPTH_MOST * 3 + OWN_MOST)
 #define FILE_BYTES  (PATH_MAX + 32)
 
-/* A frame by its words: a return address and 0, or a code object and the instruction in it, plus 1 (before
- * CPython 3.11 the line). */
+/* Identity of a frame: a return address and 0, or a code object and the instruction in it plus 1
+ * (before CPython 3.11 the line). */
 struct key {
     uint64_t of, in;
 };
 
 struct known {
-    struct known *next; /* of its bucket */
+    struct known *next; /* in the bucket */
     uint64_t hash;
     uint32_t number;
     uint32_t word_count;
-    unsigned depth; /* that was asked for: a deeper look may have the same words */
+    unsigned depth; /* requested depth: a deeper walk may have the same words */
     struct flw_callstack stack;
     uint64_t words[];
 };
 
-/* What Python answers by. Objects are its own, `taken` ones a reference of the caller's. */
+/* Functions of Python. Objects are Python's own; for `taken` ones the caller owns a reference. */
 struct python {
     void *(*thread_that_runs)(void);
     void *(*own_thread)(void);
@@ -55,31 +55,31 @@ struct python {
     void (*drop)(void *object);
     void (*fetch)(void **type, void **value, void **trace);
     void (*restore)(void *type, void *value, void *trace);
-    int (*enter)(void); /* the interpreter; what leave takes */
+    int (*enter)(void); /* takes the interpreter; returns the argument of leave */
     void (*leave)(int state);
-    int (*is_ending)(void); /* NULL: cannot be told */
+    int (*is_ending)(void); /* NULL: unknown */
     void *(*first)(void);   /* of the interpreters */
     void *(*next)(void *interpreter);
-    void *(*encode)(void *text); /* taken; as the system's file names are */
+    void *(*encode)(void *text); /* taken; in the encoding of file names */
     const char *(*bytes)(void *object);
-    const void *module; /* that the interpreter is in */
+    const void *module; /* of the interpreter */
 };
 
 struct flw_callstacks {
     struct flw_callstacks *before; /* the parent's, in the child of a fork */
     int (*unwind)(void **addresses, int count);
     bool is_quick;
-    const void *own_module, *program; /* where their modules begin */
-    char program_path[PATH_MAX];      /* "": not known; the loader knows what it was called as */
+    const void *own_module, *program; /* start of their modules */
+    char program_path[PATH_MAX];      /* "": unknown; the loader only has the command's name */
     char *(*demangle)(const char *name, char *out, size_t *room, int *status);
     void (*release)(
-        void *
-            text); /* of what demangle returns: the program's free, this library's may be another */
-    _Atomic(struct python *) python;  /* NULL: not seen yet */
-    _Atomic uint32_t look_count;      /* without it */
+        void *text); /* for results of demangle: the program's free, which may differ from this
+                       library's */
+    _Atomic(struct python *) python;  /* NULL: not found yet */
+    _Atomic uint32_t look_count;      /* searches without success */
     _Atomic(struct known *) *buckets; /* newest first */
-    struct flw_lock lock;             /* what follows */
-    struct known **stacks;            /* by number, less 1 */
+    struct flw_lock lock;             /* for the following fields */
+    struct known **stacks;            /* by number, minus 1 */
     size_t stack_count, stack_room;
     struct flw_callframe *frames;
     struct key *keys; /* of the frames */
@@ -89,7 +89,7 @@ struct flw_callstacks {
 
 atomic_uint flw_callstack_recordings;
 
-static pthread_key_t seen_key, inside_key; /* once a table was made */
+static pthread_key_t seen_key, inside_key; /* set once a table was created */
 static bool is_child;                      /* of a fork */
 
 static uint64_t mix(uint64_t hash, uint64_t word)
@@ -113,7 +113,7 @@ static const void *module_of(const void *address)
     return dladdr(address, &info) != 0 ? info.dli_fbase : NULL;
 }
 
-/* CPython 3.8 has no functions for these: its headers show the structure. */
+/* CPython 3.8 has no functions for this; the headers have the structure. */
 struct frame_3_8 {
     intptr_t reference_count;
     void *type;
@@ -124,7 +124,7 @@ struct frame_3_8 {
 static void *take(void *object)
 {
     if (object != NULL) {
-        ++*(intptr_t *)object; /* its count of references */
+        ++*(intptr_t *)object; /* the reference count */
     }
     return object;
 }
@@ -154,7 +154,7 @@ static void find_frame_functions(struct python *found)
     }
 }
 
-/* It may be loaded at any time, also by the program's own dlopen, if its symbols are for all. */
+/* Python may be loaded at any time, also by the program's own dlopen, if the symbols are global. */
 static struct python *find_python(struct flw_callstacks *all)
 {
     struct python found = {0}, *expected = NULL;
@@ -188,7 +188,7 @@ static struct python *find_python(struct flw_callstacks *all)
     return python;
 }
 
-/* Looks for Python are made at the first, second, fourth, eighth ... stack, then every 65,536. */
+/* True at the first, second, fourth, eighth ... stack, then every 65,536 stacks. */
 static bool is_due(struct flw_callstacks *all)
 {
     uint32_t count = 1 + atomic_fetch_add_explicit(&all->look_count, 1, memory_order_relaxed);
@@ -198,11 +198,12 @@ static bool is_due(struct flw_callstacks *all)
 enum hold {
     HOLD_NONE,
     HOLD_OWN,  /* the thread runs Python */
-    HOLD_TAKEN /* it does for now */
+    HOLD_TAKEN /* taken for this walk */
 };
 
-/* May Python be asked? A thread that Python does not know is not. Which interpreter a thread is in, before 3.12, does not
- * tell whether it has the lock that all share: with several of them it is not taken. */
+/* Determine whether Python may be called. A thread unknown to Python may not. Before 3.12 a
+ * thread's interpreter does not show whether the thread has the lock that all share: with several
+ * interpreters the lock is not taken. */
 static enum hold hold_python(const struct python *python, bool enters, int *out_state)
 {
     const void *own = python->own_thread();
@@ -233,7 +234,7 @@ static struct key python_key(const struct python *python, void *frame, const voi
     return (struct key){(uint64_t)(uintptr_t)code, (uint64_t)(uint32_t)place + 1};
 }
 
-/* A path need not be text: then its bytes. */
+/* A path need not be text: then copy the bytes. */
 static char *copy_bytes(const struct python *python, void *value)
 {
     void *encoded = python->encode(value);
@@ -245,7 +246,7 @@ static char *copy_bytes(const struct python *python, void *value)
     return copy;
 }
 
-/* NULL: there is none, or no memory. */
+/* NULL: no such attribute, or no memory. */
 static char *copy_attribute(const struct python *python, void *object, const char *name)
 {
     void *value = python->attribute(object, name);
@@ -269,14 +270,14 @@ static uint64_t hash_of(const struct key *key)
     return mix(mix(0, key->of), key->in);
 }
 
-/* The lock. FLW_ADDRESSMAP_ABSENT; *hash is where it belongs then. */
+/* Return a frame's number; FLW_ADDRESSMAP_ABSENT: none, and *hash is the place. Lock held. */
 static uint32_t find_frame(const struct flw_callstacks *all, const struct key *key, uint64_t *hash)
 {
     uint32_t number;
     *hash = hash_of(key);
     while ((number = flw_addressmap_find(&all->frame_places, *hash)) != FLW_ADDRESSMAP_ABSENT &&
            (all->keys[number].of != key->of || all->keys[number].in != key->in)) {
-        ++*hash; /* two frames of one hash */
+        ++*hash; /* two frames with one hash */
     }
     return number;
 }
@@ -290,7 +291,8 @@ static bool is_known(struct flw_callstacks *all, const struct key *key, uint32_t
     return *out != FLW_ADDRESSMAP_ABSENT;
 }
 
-/* Its texts are the table's from now on, or freed. False: no memory. *is_new: the key is the table's too. */
+/* Add a frame. The table takes the texts, or they are freed. False: no memory. *is_new: the table
+ * takes the key too. */
 static bool add_frame(struct flw_callstacks *all, const struct key *key,
                       struct flw_callframe *frame, uint32_t *out, bool *is_new)
 {
@@ -350,7 +352,7 @@ static bool name_native(struct flw_callstacks *all, const struct key *key, uint3
     return add_frame(all, key, &frame, out, &is_new);
 }
 
-/* The code object stays from now on. */
+/* The code object stays alive from now on. */
 static bool name_python(struct flw_callstacks *all, const struct python *python, void *frame,
                         void *code, const struct key *key, uint32_t *out)
 {
@@ -369,12 +371,12 @@ static bool name_python(struct flw_callstacks *all, const struct python *python,
     return is_there;
 }
 
-/* ---- words */
+/* ---- walking */
 
 struct sight {
     uint64_t words[WORDS_MOST]; /* return addresses, then `of` and `in` of Python's frames */
     size_t native_count, word_count;
-    uint32_t frames[FLW_CALLSTACK_DEPTH_MOST * 2]; /* numbers, where they are wanted */
+    uint32_t frames[FLW_CALLSTACK_DEPTH_MOST * 2]; /* numbers, if requested */
     size_t frame_count;
     unsigned depth;
     bool has_memory;
@@ -414,7 +416,7 @@ static void see_frame(struct flw_callstacks *all, const struct python *python, v
     python->drop(code);
 }
 
-/* Words of the frames, or, named, their numbers. */
+/* Collect the words of Python's frames or, if named, their numbers. */
 static void see_python(struct flw_callstacks *all, const struct python *python, struct sight *sight,
                        bool is_named)
 {
@@ -452,13 +454,14 @@ static struct known *find_stack(const struct flw_callstacks *all, const struct s
     return known;
 }
 
-/* Innermost frames of this library are no caller's; where it is the program's own, it cannot be told. */
+/* The innermost frames of this library are not the caller's; they cannot be told apart if it is
+ * linked into the program. */
 static bool is_own(const struct flw_callstacks *all, const void *module)
 {
     return module == all->own_module && module != all->program;
 }
 
-/* Below the interpreter its own functions say nothing that its frames do not. */
+/* Below the interpreter, Python's own C functions add nothing to Python's frames. */
 static void name_natives(struct flw_callstacks *all, struct sight *sight)
 {
     const struct python *python = atomic_load(&all->python);
@@ -499,7 +502,7 @@ static struct known *make_known(const struct sight *sight, uint64_t hash)
     return known;
 }
 
-/* Another thread may have come first. */
+/* Another thread may have been first. */
 static struct known *insert(struct flw_callstacks *all, const struct sight *sight, uint64_t hash)
 {
     struct known *made = make_known(sight, hash);
@@ -523,7 +526,7 @@ static struct known *insert(struct flw_callstacks *all, const struct sight *sigh
     return known;
 }
 
-/* `python`: it may be asked. */
+/* `python`: Python may be called. */
 static struct known *find_or_add(struct flw_callstacks *all, const struct python *python,
                                  struct sight *sight)
 {
@@ -547,7 +550,7 @@ static struct known *find_or_add(struct flw_callstacks *all, const struct python
 
 static uint32_t number_here(struct flw_callstacks *all, unsigned depth, bool enters_python)
 {
-    struct sight sight; /* two thousand bytes: what is not seen is not cleared */
+    struct sight sight; /* two thousand bytes: unused parts are not cleared */
     enum hold hold = HOLD_NONE;
     int state = 0;
     sight.frame_count = 0;
@@ -580,7 +583,8 @@ uint32_t flw_callstacks_here(struct flw_callstacks *all, unsigned depth, bool en
     return number;
 }
 
-#define LOOKED (UINT64_C(1) << 32) /* of the key's value: below it the number, which may be 0 */
+#define LOOKED \
+    (UINT64_C(1) << 32) /* of the key's value: the lower bits are the number, which may be 0 */
 
 bool flw_callstack_look(unsigned depth, bool enters_python)
 {
@@ -628,8 +632,9 @@ struct flw_callframe flw_callstacks_frame(struct flw_callstacks *all, uint32_t f
 
 /* ---- begin and end */
 
-/* Its first call loads what it needs, and so comes here, where no lock is held. Under ThreadSanitizer a lock that
- * libunwind takes at the end of a thread comes after ThreadSanitizer's own end of it, and crashes. */
+/* The first call loads libraries, and so comes back here, with no lock held. Under ThreadSanitizer
+ * a lock that libunwind takes at the end of a thread is taken after ThreadSanitizer's own end of
+ * the thread, and crashes. */
 static void find_unwinder(struct flw_callstacks *all)
 {
     void *addresses[4];
@@ -672,7 +677,7 @@ static struct flw_callstacks *create(void)
 }
 
 static _Atomic(struct flw_callstacks *) shared;
-static struct flw_callstacks *forgotten; /* a parent's: whoever looks for leaks finds them */
+static struct flw_callstacks *forgotten; /* of a parent; reachable for leak checkers */
 static pthread_once_t keys_once = PTHREAD_ONCE_INIT;
 static bool has_keys;
 
@@ -682,8 +687,8 @@ static void make_keys(void)
         pthread_key_create(&seen_key, NULL) == 0 && pthread_key_create(&inside_key, NULL) == 0;
 }
 
-/* Of two that are made at once one goes: what loads a library is not done under a lock, since libraries that are being
- * loaded may come here. */
+/* Of two tables created at once one is freed: libraries are not loaded under a lock, since code of
+ * a library being loaded may come here. */
 struct flw_callstacks *flw_callstacks_shared(void)
 {
     struct flw_callstacks *all = atomic_load_explicit(&shared, memory_order_acquire);

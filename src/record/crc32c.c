@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tables and the walk, eight bytes a step; the same with x86's instruction.
- */
+ * Owns: the tables and the computation, eight bytes a step; the same with x86's instruction. */
 #include "record/crc32c.h"
 
 #include <string.h>

@@ -9,15 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a byte, followed by 0 to 7 zero bytes, does to a checksum of 0. */
+/* Effect of a byte, followed by 0 to 7 zero bytes, on a checksum of 0. */
 struct flw_crc32c {
-    bool has_instruction; /* the processor's own; the tables where it has none */
+    bool has_instruction; /* the processor's own; otherwise the tables */
     uint32_t tables[8][256];
 };
 
 void flw_crc32c_init(struct flw_crc32c *crc);
 
-/* The checksum of some bytes; `before`: that of the bytes before them, 0 where there are none. */
+/* Return the checksum of some bytes; `before`: that of the preceding bytes, or 0. */
 uint32_t flw_crc32c_add(const struct flw_crc32c *crc, uint32_t before, const void *bytes,
                         size_t count);
 

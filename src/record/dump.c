@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the copy of the rings that a dump is made from, and the file it becomes; the process's handlers of signals that ask
- * for one, which count, and do nothing else.
+ * Owns: the copy of the rings for a dump, and the file; the process's handlers of signals that
+ * request a dump, which only count.
  *
- * No thread is stopped: a ring is copied while its owner goes on, and what the owner may have
- * overwritten meanwhile is thrown away. The rings go back to different moments. Before the latest of
- * those something is missing, so the dump begins there; what was allocated then follows from what
- * is allocated now and the records since (warm.h).
+ * No thread is stopped: a ring is copied while its owner continues, and records that the owner may
+ * have overwritten meanwhile are dropped. The rings reach back to different times. Before the
+ * latest of these, records are missing, so the dump begins there; the blocks allocated then follow
+ * from those allocated now and the records since (warm.h).
  *
- * Where the machine is busy, or rings are small, a ring may come round while another is copied, time and
- * again, so that nothing is left that all rings have. Then owners are held for as long as a copy takes.
- */
+ * On a busy machine, or with small rings, a ring may wrap around while another is copied, again
+ * and again, so that no common range is left. Then owners are held during a copy. */
 #include "record/dump.h"
 
 #include <errno.h>
@@ -21,11 +20,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TRIES 8   /* small rings are overwritten faster than they are copied, now and then */
-#define NAMES 100 /* of new files beside another; a process that was killed leaves one */
+#define TRIES 8   /* small rings may be overwritten faster than they are copied */
+#define NAMES 100 /* of new files beside another; a killed process leaves one */
 
 struct dump {
-    struct flw_merge_run *runs; /* words are copies */
+    struct flw_merge_run *runs; /* with copies of the words */
     size_t count;
     struct flw_tsc_pair now;
     uint64_t begin_ticks, until_ticks;
@@ -46,8 +45,8 @@ static uint64_t ticks_of(const struct flw_merge_run *run, uint64_t number)
     return run->words[(number & run->mask) * FLW_RING_WORDS];
 }
 
-/* Its owner is out, or in with a record that is not the copy's. What it overwrites meanwhile is in the
- * copy still (drop_overwritten). False: no memory. */
+/* Copy a ring. Its owner is out, or inside with a record that is not in the copy. Records that it
+ * overwrites meanwhile are still in the copy (drop_overwritten). False: no memory. */
 static bool copy_ring(const struct flw_ring *ring, struct flw_merge_run *run)
 {
     uint64_t capacity = ring->mask + 1;
@@ -102,7 +101,7 @@ static bool copy_each(struct flw_recorder *recorder, struct flw_ring *rings, str
             return false;
         }
         dump->count++;
-        flw_recorder_order(recorder); /* now: its owner goes on overwriting */
+        flw_recorder_order(recorder); /* now: the owner continues to overwrite */
         drop_overwritten(ring, run);
         if (run->at > 0) {
             uint64_t oldest = run->at < run->end ? ticks_of(run, run->at) : dump->now.ticks;
@@ -112,7 +111,7 @@ static bool copy_each(struct flw_recorder *recorder, struct flw_ring *rings, str
     return true;
 }
 
-/* False: no memory. Nothing that an owner may hold is asked for while rings are held. */
+/* False: no memory. While rings are held, take nothing that an owner may hold. */
 static bool copy_rings(struct flw_recorder *recorder, struct dump *dump, bool holds)
 {
     const struct flw_recorder_host *host = &recorder->settings.host;
@@ -143,7 +142,7 @@ static bool copy_rings(struct flw_recorder *recorder, struct dump *dump, bool ho
     return is_copied;
 }
 
-/* The runs from the dump's beginning on, to be read once more. */
+/* Return the runs from the dump's begin on, to be read once more. */
 static struct flw_merge rewind_runs(struct dump *dump)
 {
     struct flw_merge merge = {
@@ -171,7 +170,7 @@ static bool tell_all(struct dump *dump)
     return !dump->warm.has_failed;
 }
 
-/* Everything into the file of the descriptor, which is closed. */
+/* Write everything into the descriptor's file and close it. */
 static bool write_all(struct flw_recorder *recorder, struct dump *dump, int fd,
                       const char **out_why)
 {
@@ -201,7 +200,8 @@ static bool write_all(struct flw_recorder *recorder, struct dump *dump, int fd,
     return is_written;
 }
 
-/* A new file beside `path`, with the mode that the process gives its files; `name` becomes its name. -1: errno says why. */
+/* Create a file beside `path`, with the process's default mode; `name` becomes the name. -1: errno
+ * has the reason. */
 static int create_beside(const char *path, char *name, size_t name_bytes)
 {
     int fd = -1;
@@ -213,7 +213,7 @@ static int create_beside(const char *path, char *name, size_t name_bytes)
     return fd;
 }
 
-/* Beside `path`, then in its place. */
+/* Write beside `path`, then rename. */
 static fallow_status write_file(struct flw_recorder *recorder, struct dump *dump, const char *path,
                                 const char **out_why)
 {
@@ -265,7 +265,7 @@ fallow_status flw_dump_write(struct flw_recorder *recorder, const char *path, co
 #define SIGNALS 65
 
 static struct {
-    pthread_mutex_t mutex; /* users, before */
+    pthread_mutex_t mutex; /* of users and before */
     uint32_t users[SIGNALS];
     struct sigaction before[SIGNALS];
     _Atomic uint32_t count[SIGNALS];
@@ -334,7 +334,7 @@ void flw_dumpsignal_release(int number)
 void flw_dumpsignal_forget(int number)
 {
     struct sigaction now;
-    pthread_mutex_init(&table.mutex, NULL); /* whoever held it is gone */
+    pthread_mutex_init(&table.mutex, NULL); /* the holder is gone */
     if (number > 0 && table.users[number] > 0 && sigaction(number, NULL, &now) == 0 &&
         is_ours(&now)) {
         (void)sigaction(number, &table.before[number], NULL);

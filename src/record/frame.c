@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: where each field of the headers lies.
- */
+ * Owns: the position of each field of the headers. */
 #include "record/frame.h"
 
 #include <string.h>
@@ -11,7 +10,7 @@
 
 #define CRC_BYTES 4
 
-/* What lies between magic and checksum, and in how many bytes. */
+/* Fields between magic and checksum, with their sizes in bytes. */
 /* clang-format off */
 #define FILE_FIELDS(X) \
     X(major, 2) X(minor, 2) X(header_bytes, 4) X(flags, 8) X(wall_ns, 8) X(mono_ns, 8) \
@@ -35,7 +34,7 @@ static bool has_crc(const struct flw_crc32c *crc, const unsigned char *bytes)
            wanted == flw_crc32c_add(crc, 0, bytes, FLW_FRAME_BYTES - CRC_BYTES);
 }
 
-/* The next field; the callers have 64 bytes. */
+/* Read the next field; the callers have 64 bytes. */
 static uint64_t take(struct flw_wire_in *in, unsigned bytes)
 {
     uint64_t number = 0;

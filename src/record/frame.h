@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the two headers of a trace file, as bytes and back, with their checksums.
- * Does not: know what chunks hold. ftrace.h specifies them.
- */
+ * Owns: encoding and decoding of a trace file's two headers, with checksums.
+ * Does not: interpret chunks. ftrace.h specifies both. */
 #ifndef FLW_RECORD_FRAME_H
 #define FLW_RECORD_FRAME_H
 
@@ -15,7 +14,7 @@
 
 struct flw_frame_file {
     uint16_t major, minor;
-    uint32_t header_bytes; /* of the whole header; what follows the first 64 is skipped */
+    uint32_t header_bytes; /* of the whole header; bytes beyond 64 are skipped */
     uint64_t flags;
     uint64_t wall_ns, mono_ns;
     uint64_t ticks_per_second;
@@ -39,7 +38,7 @@ void flw_frame_put_file(const struct flw_crc32c *crc, const struct flw_frame_fil
 void flw_frame_put_chunk(const struct flw_crc32c *crc, const struct flw_frame_chunk *chunk,
                          unsigned char *out);
 
-/* False: the magic or the checksum is not there; *out is undefined. */
+/* False: wrong magic or checksum; *out is undefined. */
 bool flw_frame_get_file(const struct flw_crc32c *crc, const unsigned char *bytes,
                         struct flw_frame_file *out);
 bool flw_frame_get_chunk(const struct flw_crc32c *crc, const unsigned char *bytes,

@@ -16,7 +16,7 @@
 #define REMARK_BYTES   (3 * FLW_WIRE_VARINT_BYTES)
 #define ENTRY_OVERHEAD (DICT_KIND + 2 * FLW_WIRE_VARINT_BYTES)
 
-/* The chunk that is being filled; type 0: none. */
+/* The open chunk; type 0: none. */
 struct chunk {
     struct flw_frame_chunk frame;
     struct flw_wire_out out;
@@ -25,16 +25,15 @@ struct chunk {
     unsigned char payload[FLW_FTRACE_CHUNK_BYTES];
 };
 
-/* What goes before the chunk that is being filled: stacks that were added since the last one, and which of
- * its records has which. */
+/* Data that precedes the open chunk: stacks added since the last one, and the stack of each of the
+ * records. */
 struct stacks {
     struct flw_wire_out entries, numbers, remarks;
     uint32_t entry_count, number_count;
     struct flw_stackids ids;
     uint32_t before[FLW_FTRACE_STACK_DEPTH]; /* frames of the last one in `entries` */
     size_t before_count;
-    uint32_t remark_count,
-        remarked_count; /* records in `remarks`, and those of them that have one */
+    uint32_t remark_count, remarked_count; /* records in `remarks`, and those with a remark */
     unsigned char entry_payload[FLW_FTRACE_CHUNK_BYTES], number_payload[FLW_FTRACE_CHUNK_BYTES],
         remark_payload[FLW_FTRACE_CHUNK_BYTES];
 };
@@ -64,7 +63,7 @@ static bool write_bytes(struct flw_ftrace_writer *w, const void *bytes, size_t c
 
 /* ---- chunks ---- */
 
-/* A chunk of a payload up to `end`. */
+/* Write a chunk with a payload up to `end`. */
 static bool write_chunk(struct flw_ftrace_writer *w, struct flw_frame_chunk frame,
                         const unsigned char *payload, const unsigned char *end)
 {
@@ -77,7 +76,7 @@ static bool write_chunk(struct flw_ftrace_writer *w, struct flw_frame_chunk fram
     return write_bytes(w, header, sizeof(header)) && write_bytes(w, payload, frame.payload_bytes);
 }
 
-/* The stacks added since the last time. */
+/* Write the stacks added since the last time. */
 static bool write_entries(struct flw_ftrace_writer *w)
 {
     struct stacks *stacks = w->stacks;
@@ -97,7 +96,7 @@ static bool write_entries(struct flw_ftrace_writer *w)
     return is_written;
 }
 
-/* Whose the records of the open chunk are. */
+/* Write the stacks of the open chunk's records. */
 static bool write_numbers(struct flw_ftrace_writer *w)
 {
     struct stacks *stacks = w->stacks;
@@ -121,7 +120,7 @@ static bool has_records(const struct flw_ftrace_writer *w)
     return w->chunk.frame.type == FLW_FTRACE_SNAPSHOT || w->chunk.frame.type == FLW_FTRACE_EVENTS;
 }
 
-/* Those of the open chunk from the last item on. */
+/* Write the remarks of the open chunk from the last item on. */
 static void put_remark(struct flw_ftrace_writer *w)
 {
     struct stacks *stacks = w->stacks;
@@ -194,7 +193,7 @@ static bool open_chunk(struct flw_ftrace_writer *w, enum flw_ftrace_type type, u
     return true;
 }
 
-/* For what the next record adds beside itself, and for what closing the chunk does. */
+/* True if there is room for the stack data of the next record, and for closing the chunk. */
 static bool has_stack_room(const struct stacks *stacks)
 {
     return stacks == NULL || (stacks->numbers.at + FLW_STACKIDS_BYTES_MAX <=
@@ -203,7 +202,7 @@ static bool has_stack_room(const struct stacks *stacks)
                                   stacks->remark_payload + sizeof(stacks->remark_payload));
 }
 
-/* A chunk of that type with room for so many bytes. */
+/* Open a chunk of that type with room for so many bytes. */
 static bool take_chunk(struct flw_ftrace_writer *w, enum flw_ftrace_type type, size_t bytes,
                        uint32_t thread, uint64_t base_ns)
 {
@@ -217,7 +216,7 @@ static bool take_chunk(struct flw_ftrace_writer *w, enum flw_ftrace_type type, s
            open_chunk(w, type, thread, base_ns);
 }
 
-/* The stack of the record that was put last; those before the first that has one have 0. */
+/* Write the stack of the last record; records before the first with a stack have 0. */
 static void put_number(struct flw_ftrace_writer *w)
 {
     struct stacks *stacks = w->stacks;
@@ -246,7 +245,7 @@ static bool put_record(struct flw_ftrace_writer *w, const struct flw_record *rec
     return true;
 }
 
-/* A chunk with room for a record and the change of context before it, and that change. */
+/* Open a chunk with room for a record and a change of context before it, and write that change. */
 static bool begin_record(struct flw_ftrace_writer *w, enum flw_ftrace_type type,
                          const struct flw_trace_context *context, uint64_t time_ns)
 {
@@ -316,7 +315,7 @@ void flw_ftrace_writer_destroy(struct flw_ftrace_writer *writer)
     }
 }
 
-/* A line a time, so that no line is parted. */
+/* Line by line, so that no line is split. */
 bool flw_ftrace_writer_add_notes(struct flw_ftrace_writer *writer, const char *lines)
 {
     while (*lines != '\0') {
@@ -369,7 +368,7 @@ bool flw_ftrace_writer_add_name(struct flw_ftrace_writer *writer, const char *na
 
 /* ---- stacks ---- */
 
-/* Where an entry of that body goes. NULL: no memory, or the sink failed. */
+/* Return the place for an entry of that size. NULL: no memory, or the sink failed. */
 static struct stacks *begin_stack_entry(struct flw_ftrace_writer *w, size_t bytes)
 {
     if (w->stacks == NULL) {
@@ -431,7 +430,7 @@ bool flw_ftrace_writer_add_frame(struct flw_ftrace_writer *writer, uint32_t func
     return true;
 }
 
-/* How many of the outermost frames are those of the stack before it. */
+/* Return how many outermost frames it shares with the stack before. */
 static size_t count_shared(const struct stacks *stacks, const uint32_t *frames, size_t count)
 {
     size_t shared = 0;
@@ -502,7 +501,7 @@ bool flw_ftrace_writer_add_block(struct flw_ftrace_writer *writer,
     return put_record(writer, &record);
 }
 
-/* The steps from the chunk's base to a time. A chunk whose steps do not reach it ends. */
+/* Compute the steps from the chunk's base to a time. If they do not fit, close the chunk. */
 static bool take_steps(struct flw_ftrace_writer *w, uint64_t time_ns, uint64_t *out)
 {
     const struct flw_frame_chunk *frame = &w->chunk.frame;
@@ -532,7 +531,7 @@ bool flw_ftrace_writer_add_event(struct flw_ftrace_writer *writer,
         return false;
     }
     if (writer->chunk_count != chunk_count) {
-        steps = 0; /* of a new chunk, whose base it is */
+        steps = 0; /* it is the base of a new chunk */
     }
     struct flw_record record = flw_record_of_event(event, detail);
     record.time = steps;

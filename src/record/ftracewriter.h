@@ -13,11 +13,11 @@
  *   12  u32 bytes of this header, 64 or more   8  u32 bytes of the payload, at most 1 MiB
  *   16  u64 flags                             12  u32 bytes it unpacks to (codecs 0, 1: the same)
  *   24  u64 wall clock, ns since 1970         16  u32 records in it
- *   32  u64 monotonic clock, ns               20  u32 thread that its records begin with
- *   40  u64 ticks a second; 10^9 = ns         24  u64 number of its first event in the file
- *   48  u32 process                           32  u64 number of its first block in the file
+ *   32  u64 monotonic clock, ns               20  u32 thread that the records begin with
+ *   40  u64 ticks a second; 10^9 = ns         24  u64 number of the first event in the file
+ *   48  u32 process                           32  u64 number of the first block in the file
  *   52  u32 device, u32 devices there are     40  u64 base, ns since the beginning
- *   60  u32 CRC of bytes 0 to 59              48  u32 ticks in a step of its records' time, u32 0
+ *   60  u32 CRC of bytes 0 to 59              48  u32 ticks in a step of the records' time, u32 0
  *                                             56  u32 CRC of the payload
  *                                             60  u32 CRC of bytes 0 to 59
  *
@@ -28,8 +28,8 @@
  *   type 1 META      lines of the text form's header (text.h): ["gaps" ...] note*. Several follow one
  *                    another.
  *        2 DICT      entries: varint kind, varint length, body. Kind 1, a stream: varint number (0, 1,
- *                    2, ... in the file), varint handle. Kind 2, a name: varint number, its bytes.
- *                    Kinds 3 to 5 since minor version 1: a text: varint number, its bytes, none of them 0,
+ *                    2, ... in the file), varint handle. Kind 2, a name: varint number, the bytes.
+ *                    Kinds 3 to 5 since minor version 1: a text: varint number, the bytes, none of them 0,
  *                    at most 8,000. A frame: varints number, text of the function, text of the file, line
  *                    (0: not known). A stack: varint number, from 1; varint count of the outermost frames
  *                    that it shares with the stack before it in the chunk; varints, the other frames, the
@@ -43,7 +43,7 @@
  *                    bytes of the file before this chunk, u32 0. Nothing follows.
  *        7 STACKS    since minor version 1: the stacks of the records, CONTEXT aside, of the chunk behind it,
  *                    whose first event and block are its own (stackids.h); 0: none, and so have those
- *                    beyond its count of records. Where such a chunk does not follow it is passed over.
+ *                    beyond the count of records. Where such a chunk does not follow it is passed over.
  *        8 REMARKS   since minor version 1: what is said beside the stacks of the records of that chunk, in
  *                    the same way. Items: varint, so many records; varints, text of the compile context and
  *                    text of the user metadata, each plus 1, 0 = none.
@@ -51,7 +51,7 @@
  *
  *   The beginning is the moment of the header's clocks, or the first event where they are 0. Events and
  *   blocks are numbered in the order of the file, blocks of the start first. An event's
- *   time is the base and, in ns, its chunk's ticks; it never falls (where ticks are not ns, a reader
+ *   time is the base and, in ns, the chunk's ticks; it never falls (where ticks are not ns, a reader
  *   takes an earlier one for the last). A file without END was not finished: all of it counts that
  *   can be read. A reader that meets damage stops, or looks for the next "FTRC" whose header's CRC
  *   is right: the numbers there tell what is lost.
@@ -77,10 +77,10 @@
 #define FLW_FTRACE_MAGIC       "FALLOWTR"
 #define FLW_FTRACE_CHUNK_MAGIC "FTRC"
 #define FLW_FTRACE_MAJOR       1
-#define FLW_FTRACE_MINOR       1 /* of files with stacks; 0 of those without */
+#define FLW_FTRACE_MINOR       1 /* of files with stacks; 0 of files without */
 
-#define FLW_FTRACE_CHUNK_BYTES   (UINT32_C(64) << 10) /* a payload, as written here */
-#define FLW_FTRACE_PAYLOAD_BYTES (UINT32_C(1) << 20)  /* at most, as read */
+#define FLW_FTRACE_CHUNK_BYTES   (UINT32_C(64) << 10) /* of a payload, as written here */
+#define FLW_FTRACE_PAYLOAD_BYTES (UINT32_C(1) << 20)  /* of a payload, at most */
 
 #define FLW_FTRACE_HAS_TIMES     UINT64_C(1)
 #define FLW_FTRACE_HAS_ADDRESSES UINT64_C(2)
@@ -115,66 +115,67 @@ struct flw_ftrace_settings {
     enum flw_record_codec codec;
     uint32_t device, device_count, process;
     uint64_t wall_ns, mono_ns; /* 0 = unknown */
-    uint32_t step_ns;          /* all times are expected to be multiples of it; at least 1 */
+    uint32_t step_ns;          /* all times should be multiples of it; at least 1 */
 };
 
 struct flw_ftrace_writer;
 
-/* Where the bytes go, in order; the caller's, and there as long as the writer. */
+/* Destination of the bytes, in order; the caller's, and valid as long as the writer. */
 struct flw_ftrace_sink {
     bool (*write)(void *context, const void *bytes, size_t count);
-    bool (*flush)(void *context); /* hand on what `write` has kept back; NULL: it keeps nothing */
+    bool (*flush)(void *context); /* pass on bytes that `write` has kept back; NULL: it keeps
+                                      none */
     void *context;
 };
 
-/* Writes the header. NULL: no memory. */
+/* Create a writer and write the header. NULL: no memory. */
 struct flw_ftrace_writer *flw_ftrace_writer_create(const struct flw_ftrace_sink *sink,
                                                    const struct flw_ftrace_settings *settings);
 
-/* Does not finish the file. */
+/* Free the writer, without finishing the file. */
 void flw_ftrace_writer_destroy(struct flw_ftrace_writer *writer);
 
-/* Each returns false where there is no memory or the sink failed; all later ones do too.
+/* Each returns false if there is no memory or the sink failed; all later calls do too.
  *
- * Order: notes, streams and names at any time, but before what uses them; segments and blocks of the
- * start before events. Streams and names are numbered in the order in which they are added. */
+ * Order: notes, streams and names at any time, but before their first use; segments and initial
+ * blocks before events. Streams and names are numbered in the order in which they are added. */
 bool flw_ftrace_writer_add_notes(struct flw_ftrace_writer *writer, const char *lines);
 bool flw_ftrace_writer_add_stream(struct flw_ftrace_writer *writer, uint64_t handle);
 bool flw_ftrace_writer_add_name(struct flw_ftrace_writer *writer, const char *name);
 
-/* Where the settings have stacks: each text and frame once, before what is made of it; numbers are those of the
- * order in which they are added, of stacks from 1. Frames: the innermost first, 1 to FLW_FTRACE_STACK_DEPTH
- * of them. These end no chunk. */
+/* If the settings have stacks: add each text and frame once, before the first use; numbers are in
+ * the order in which they are added, from 1 for stacks. Frames: the innermost first, 1 to
+ * FLW_FTRACE_STACK_DEPTH of them. These calls close no chunk. */
 bool flw_ftrace_writer_add_text(struct flw_ftrace_writer *writer, const char *text);
 bool flw_ftrace_writer_add_frame(struct flw_ftrace_writer *writer, uint32_t function, uint32_t file,
                                  uint32_t line);
 bool flw_ftrace_writer_add_stack(struct flw_ftrace_writer *writer, const uint32_t *frames,
                                  size_t count);
-/* The stack of the segment, block or event that is added next; the ones after it have none. */
+/* Set the stack of the segment, block or event that is added next; later ones have none. */
 void flw_ftrace_writer_set_stack(struct flw_ftrace_writer *writer, uint32_t stack);
-/* What is said beside all that are added from here on: texts plus 1, 0: nothing. */
+/* Set the remarks of everything added from here on: texts plus 1, 0: none. */
 void flw_ftrace_writer_set_remark(struct flw_ftrace_writer *writer, uint32_t compile_context,
                                   uint32_t user_metadata);
 
-/* `segment->stack` is not looked at. */
+/* `segment->stack` is ignored. */
 bool flw_ftrace_writer_add_segment(struct flw_ftrace_writer *writer,
                                    const struct flw_trace_segment *segment);
 bool flw_ftrace_writer_add_block(struct flw_ftrace_writer *writer,
                                  const struct flw_trace_block *block,
                                  const struct flw_trace_context *context);
 
-/* `detail` may be NULL where the op needs none. A time before the last event's is taken for that: times
- * in a file never fall. */
+/* `detail` may be NULL if the op has none. A time before the last event's is raised to it: times
+ * in a file never decrease. */
 bool flw_ftrace_writer_add_event(struct flw_ftrace_writer *writer,
                                  const struct flw_trace_event *event,
                                  const struct flw_trace_detail *detail,
                                  const struct flw_trace_context *context);
 
-/* Hand all there is to the operating system: what a crash of the process cannot take away. A chunk
- * ends here. */
+/* Pass everything to the operating system, where a crash of the process cannot lose it. Closes the
+ * chunk. */
 bool flw_ftrace_writer_flush(struct flw_ftrace_writer *writer);
 
-/* Write the END chunk. Nothing may be added any more. */
+/* Write the END chunk. Nothing may be added afterwards. */
 bool flw_ftrace_writer_end(struct flw_ftrace_writer *writer);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: choosing the run whose turn it is. A thread's records come in bursts: the choice is made once
- * a burst.
- */
+ * Owns: choosing the next run. A thread's records are in bursts: the choice is made once per
+ * burst. */
 #include "record/merge.h"
 
-#define RELEASE_EVERY 1024 /* records: a thread that has no room gets some while others are read */
+#define RELEASE_EVERY 1024 /* records: a thread without room gets some while others are read */
 
 static const uint64_t *words_at(const struct flw_merge_run *run)
 {
@@ -17,7 +16,7 @@ static uint64_t load(const uint64_t *word)
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-/* Which stack the thread is in is taken where it is met. */
+/* Read the thread's stack records on the way. */
 static void look_at(struct flw_merge_run *run)
 {
     const uint64_t *words = words_at(run);

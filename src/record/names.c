@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the two tables. Names are few and looked for one after the other.
- */
+ * Owns: the two tables. Names are few and searched linearly. */
 #include "record/names.h"
 
 #include <stdlib.h>
@@ -65,7 +64,7 @@ bool flw_names_name(struct flw_names *names, const char *name, uint32_t *out)
     return is_known;
 }
 
-/* The next entry of either table. Names stay where they are; the arrays may move. */
+/* Return the next entry of a table. Names never move; the arrays may. */
 static bool next_stream(struct flw_names *names, size_t number, uint64_t *out)
 {
     flw_lock_acquire(&names->lock);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: codec 1, and what both codecs remember within a chunk.
- */
+ * Owns: codec 1, and the state of both codecs within a chunk. */
 #include "record/recordform.h"
 
 #include <stdlib.h>
@@ -10,8 +9,8 @@
 #include "record/array.h"
 
 #define UNIT_BYTES  512
-#define FLAG_STREAM 16  /* as of the last record that had one */
-#define FLAG_SIZE   32  /* as of the last ALLOC or BLOCK, or the last segment */
+#define FLAG_STREAM 16  /* same as in the last record with a stream */
+#define FLAG_SIZE   32  /* same as in the last ALLOC or BLOCK, or the last segment */
 #define FLAG_PLACE  64  /* ALLOC: the guessed address; BLOCK, SEGMENT: the next one */
 #define FLAG_NOW    128 /* no time has passed */
 #define WHICH_SHIFT 5   /* FREE, FREE_DONE, USE: which block, 0 to 3 */
@@ -23,7 +22,7 @@ enum which {
     WHICH_SAME
 };
 
-/* ---- what a chunk remembers ---- */
+/* ---- state of a chunk ---- */
 
 void flw_record_begin(struct flw_record_state *state, enum flw_record_codec codec,
                       bool has_addresses, uint64_t first_block)
@@ -53,7 +52,7 @@ static size_t place_of(uint64_t size_bytes, uint32_t stream)
 static uint64_t round_up(uint64_t bytes)
 {
     return (bytes + (UNIT_BYTES - 1)) / UNIT_BYTES *
-           UNIT_BYTES; /* the sum may wrap: both sides do */
+           UNIT_BYTES; /* the sum may wrap on both sides */
 }
 
 static void remember_place(struct flw_record_state *state, const struct flw_record *record)
@@ -95,7 +94,7 @@ static void remember_free(struct flw_record_state *state, const struct flw_recor
     }
 }
 
-/* After each record, whichever side has made it. */
+/* Update the state after each record, on both sides. */
 static bool remember(struct flw_record_state *state, const struct flw_record *record)
 {
     switch (record->op) {
@@ -134,7 +133,7 @@ static uint64_t last_size(const struct flw_record_state *state, unsigned op)
                                                            : state->segment_bytes;
 }
 
-/* What FLAG_PLACE stands for. */
+/* Return the address that FLAG_PLACE means. */
 static uint64_t expected_address(const struct flw_record_state *state, unsigned op,
                                  uint64_t size_bytes, uint32_t stream)
 {

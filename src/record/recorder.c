@@ -18,10 +18,10 @@
 #include "record/array.h"
 #include "record/dump.h"
 
-#define LOOK_NS     UINT64_C(10000000) /* between two looks of the flusher, at most */
-#define FLUSH_NS    UINT64_C(40000000) /* between two chunks of little, at least */
-#define FLUSH_COUNT 1000    /* records that are not little: a chunk costs about 200 bytes */
-#define SETTLE_NS   1000000 /* for calls that were under way when the recording began */
+#define LOOK_NS     UINT64_C(10000000) /* between two checks of the flusher, at most */
+#define FLUSH_NS    UINT64_C(40000000) /* between two small chunks, at least */
+#define FLUSH_COUNT 1000    /* records that are no small chunk: a chunk costs about 200 bytes */
+#define SETTLE_NS   1000000 /* for calls under way when the recording begins */
 
 static void say(const struct flw_recorder *recorder, bool is_error, const char *what,
                 const char *path, const char *why)
@@ -141,7 +141,8 @@ struct flw_ring *flw_recorder_ring(struct flw_recorder *recorder, uintptr_t toke
         return NULL;
     }
     flw_lock_acquire(&recorder->lock);
-    found = find_ring(recorder, token); /* the recording's beginner may have made it meanwhile */
+    found = find_ring(recorder, token); /* the thread that began the recording may have created
+                                            it */
     if (found == NULL) {
         ring->is_fenced = atomic_load(&recorder->is_fenced);
         ring->token = token;
@@ -157,11 +158,11 @@ struct flw_ring *flw_recorder_ring(struct flw_recorder *recorder, uintptr_t toke
     return ring;
 }
 
-/* ---- order between the owners of rings and whoever reads them */
+/* ---- order between the owners of rings and the reader */
 
 static void fence_owners(struct flw_recorder *recorder)
 {
-    flw_lock_acquire(&recorder->lock); /* a ring that is being made has asked, or will see it */
+    flw_lock_acquire(&recorder->lock); /* a ring under construction has read it, or will */
     atomic_store(&recorder->is_fenced, true);
     struct flw_ring *ring = atomic_load_explicit(&recorder->rings, memory_order_relaxed);
     for (; ring != NULL; ring = ring->next) {
@@ -179,14 +180,14 @@ void flw_recorder_order(struct flw_recorder *recorder)
     flw_ring_fence();
 }
 
-/* ---- emptying the rings. All under io. */
+/* ---- emptying the rings, all under io */
 
 struct harvest {
     struct flw_merge merge;
     struct flw_tsc_pair now;
 };
 
-/* What there is up to a moment, in order. False: no memory. */
+/* Collect the records up to a moment, in order. False: no memory. */
 static bool gather(struct flw_recorder *recorder, struct harvest *out)
 {
     struct flw_ring *rings = atomic_load_explicit(&recorder->rings, memory_order_acquire);
@@ -216,7 +217,7 @@ static bool gather(struct flw_recorder *recorder, struct harvest *out)
     return true;
 }
 
-/* Records in all rings. */
+/* Return the number of records in all rings. */
 static uint64_t waiting_count(const struct flw_recorder *recorder)
 {
     uint64_t count = 0;
@@ -228,7 +229,7 @@ static uint64_t waiting_count(const struct flw_recorder *recorder)
     return count;
 }
 
-/* The recording is over, the recorded goes on. */
+/* End the recording after a failure; the recorded program continues. */
 static fallow_status fail_file(struct flw_recorder *recorder)
 {
     if (recorder->failure == NULL) {
@@ -240,7 +241,7 @@ static fallow_status fail_file(struct flw_recorder *recorder)
     return FALLOW_IO;
 }
 
-/* Gives io back, then does what a failure asks for. */
+/* Release io, then do the work due after a failure. */
 static void leave_io(struct flw_recorder *recorder)
 {
     const struct flw_recorder_host *host = &recorder->settings.host;
@@ -267,7 +268,7 @@ static fallow_status write_harvest(struct flw_recorder *recorder)
     return is_written && flw_scribe_flush(recorder->scribe) ? FALLOW_OK : fail_file(recorder);
 }
 
-/* The blocks of the start, before anything else is written. */
+/* Write the initial blocks, before anything else. */
 static fallow_status write_start(struct flw_recorder *recorder)
 {
     const struct flw_recorder_host *host = &recorder->settings.host;
@@ -304,7 +305,7 @@ fallow_status flw_recorder_flush(struct flw_recorder *recorder)
     return status;
 }
 
-#define LIST_WAIT_NS 100000000 /* for a file that is being written */
+#define LIST_WAIT_NS 100000000 /* of a file that is being written */
 
 size_t flw_recorder_list_holders(struct flw_recorder *recorder, struct flw_scribe_holder *out,
                                  size_t most, struct flw_scribe_holder *out_rest)
@@ -351,14 +352,15 @@ static uint64_t lost_count(const struct flw_recorder *recorder)
         count += atomic_load_explicit(&ring->lost, memory_order_relaxed);
         uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
         uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
-        for (; tail < head; tail++) { /* after the end; but what it lost, it lost before */
+        for (; tail < head; tail++) { /* after the end; but records that it lost were lost
+                                          before */
             count += flw_ring_drop_count(ring, tail);
         }
     }
     return count;
 }
 
-/* The file is whole but for these. */
+/* Log the missing records of a file that is otherwise complete. */
 static fallow_status say_missing(const struct flw_recorder *recorder,
                                  const struct flw_scribe_tally *tally)
 {
@@ -410,7 +412,7 @@ static void answer_signal(struct flw_recorder *recorder)
         recorder->seen_signals = count;
         if (recorder->settings.keeps_last) {
             (void)flw_recorder_dump(recorder, recorder->path);
-        } /* a file has it all: it is written now in any case */
+        } /* a file has everything: flush it in any case */
     }
 }
 

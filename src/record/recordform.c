@@ -11,7 +11,7 @@
 
 /* ---- bodies of long records ---- */
 
-/* A varint of a body: a field of 4 or 8 bytes, with as much added to it. 0 bytes: the body's end. */
+/* A varint of a body: a field of 4 or 8 bytes, plus an offset. 0 bytes: the body's end. */
 struct part {
     size_t offset;
     unsigned bytes;
@@ -23,7 +23,7 @@ struct part {
         offsetof(struct flw_record, field), sizeof(((struct flw_record *)NULL)->field), added \
     }
 
-/* One more than what is unknown, or no name, is 0. */
+/* Offset 1: 0 means unknown, or no name. */
 static const struct part bodies[FLW_TRACE_OP_COUNT + 1][5] = {
     [FLW_TRACE_OOM] = {FIELD(stream, 0), FIELD(size_bytes, 0), FIELD(free_bytes, 1),
                        FIELD(largest_bytes, 1)},

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the codecs of records share, and codec 0; record.h specifies both.
- */
+ * Owns: the shared part of the record codecs, and codec 0; record.h specifies both. */
 #ifndef FLW_RECORD_RECORDFORM_H
 #define FLW_RECORD_RECORDFORM_H
 
@@ -13,7 +12,7 @@
 
 bool flw_record_get_number32(struct flw_wire_in *in, uint32_t *out);
 
-/* What follows the fields known here is of a later minor version, and stepped over. */
+/* Data after the fields known here is of a later minor version, and skipped. */
 void flw_record_put_body(const struct flw_record *record, struct flw_wire_out *out);
 enum flw_record_result flw_record_get_body(struct flw_wire_in in, struct flw_record *record);
 

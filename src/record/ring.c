@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the memory of rings, and what happens when one is full.
- */
+ * Owns: the memory of rings, and the handling of a full ring. */
 #include "record/ring.h"
 
 #include <stdlib.h>
@@ -44,8 +43,8 @@ void flw_ring_destroy(struct flw_ring *ring)
     }
 }
 
-/* False: there is no room for so many records. Then and where half of the ring is full, the bell has
- * been called, once for each time that it gets so far. */
+/* Check for room. False: none for so many records. In that case, and if half of the ring is full,
+ * the bell was rung, once each time that this happens. */
 static bool look_for_room(struct flw_ring *ring, uint64_t wanted, bool *has_called)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the ring that one thread puts its records into, and their 32 bytes.
- * Does not: format or allocate while a record is put, nor call the system, unless half of the ring
- * waits to be written: then it rings for the writer, and may wait for room when it is full.
+ * Owns: the ring into which one thread writes the records of 32 bytes.
+ * Does not: format, allocate or call the system while a record is written, unless half of the ring
+ * waits to be emptied: then it wakes the flusher, and may wait for room when it is full.
  *
- * A record is four words: ticks; address; size and, from bit 48 on, stream; op, from bit 16 on the
- * private pool, from bit 32 on the tag. What the words mean for each op: flw_ring_entry. A record of FLW_RING_STACK
- * says which call stack (callstack.h) the thread is in from here on: whose records' bit FLW_RING_STACK_BIT is set
- * were put there. It is no event: whoever takes records out (merge.h) passes over it.
+ * A record has four words: ticks; address; size and, from bit 48 on, stream; op, from bit 16 on
+ * the private pool, from bit 32 on the tag. flw_ring_entry has the meaning of the words for each
+ * op. A record of FLW_RING_STACK has the call stack (callstack.h) of the following records with
+ * bit FLW_RING_STACK_BIT. It is no event: readers (merge.h) skip it.
  *
- * Its owner puts records between flw_asym_enter and _leave and publishes them with the store that
- * leaves. Whoever reads takes a moment, runs flw_asym_barrier and waits until the owner is out: then
- * all records with ticks up to that moment are published.
+ * Its owner writes records between flw_asym_enter and _leave and publishes them with the store
+ * that leaves. A reader takes a moment, runs flw_asym_barrier and waits until the owner is out:
+ * then all records with ticks up to that moment are published.
  *
  * INVARIANTS
  *   1. tail <= head; head - tail <= mask + 1, unless the ring overwrites.
- *   2. Records tail to head - 1 lie at their number & mask; their ticks do not fall.
- *   3. Where it does not overwrite, room is half of the ring and tail_seen <= tail + room: records up
+ *   2. Records tail to head - 1 are at their number & mask; their ticks do not decrease.
+ *   3. If it does not overwrite, room is half of the ring and tail_seen <= tail + room: records up
  *      to tail_seen + room have their place.
  *
- * Synchronization: tail by the reader, and room of a ring that overwrites (relaxed: after a barrier and
- * a wait the owner has seen it); everything else that changes by the owner. A ring of a thread
- * that has ended goes to the next thread with its token.
- */
+ * Synchronization: tail by the reader, and room of a ring that overwrites (relaxed: after a
+ * barrier and a wait the owner has read it); everything else that changes by the owner. A ring of
+ * a thread that has ended passes to the next thread with the token. */
 #ifndef FLW_RECORD_RING_H
 #define FLW_RECORD_RING_H
 
@@ -37,14 +36,15 @@
 #define FLW_RING_SIZE_BITS   48
 #define FLW_RING_SIZE_MAX    ((UINT64_C(1) << FLW_RING_SIZE_BITS) - 1)
 #define FLW_RING_HOLE_LOG2 \
-    16 /* OOM: the tag is the largest hole, in units of so many bytes; ~0: unknown */
+    16 /* OOM: the tag is the largest free range, in units of so many bytes; ~0: unknown */
 #define FLW_RING_STREAMS  65535
 #define FLW_RING_POOL_BIT 16 /* of the private pool in the last word */
 
 #define FLW_RING_STACK     0xFF            /* an op; the address is the stack's number */
 #define FLW_RING_STACK_BIT UINT64_C(0x100) /* in the last word */
 
-/* Of a recording. Records that find no room count, and are waited for, only while it is RUNNING. */
+/* Stage of a recording. Records without room are counted, and waited for, only while it is
+ * RUNNING. */
 enum flw_ring_stage {
     FLW_RING_STARTING, /* not every thread records yet, and the rings are not emptied */
     FLW_RING_RUNNING,
@@ -53,24 +53,24 @@ enum flw_ring_stage {
 
 struct flw_ring {
     struct flw_asym asym;
-    _Atomic uint64_t head; /* records put */
-    uint64_t tail_seen;    /* the owner looks at the tail again `room` records after this one */
-    uint64_t room;         /* UINT64_MAX: the oldest are overwritten; 0: held, by the reader */
+    _Atomic uint64_t head; /* records written */
+    uint64_t tail_seen;    /* the owner reads the tail again `room` records after this one */
+    uint64_t room;         /* UINT64_MAX: the oldest are overwritten; 0: held by the reader */
     uint64_t mask;
     uint64_t *words;
-    _Atomic uint64_t lost; /* records that found no room, not said yet */
+    _Atomic uint64_t lost; /* records without room, not reported yet */
     bool uses_tsc;
-    bool is_fenced; /* no membarrier, any more: the owner orders its own stores. Atomic */
+    bool is_fenced; /* without membarrier: the owner orders its own stores; atomic */
     bool waits;     /* for room, while *stage is RUNNING */
     bool overwrites;
     uint32_t thread;
     uintptr_t token;         /* of the thread */
     const atomic_int *stage; /* enum flw_ring_stage */
-    struct flw_bell *bell;   /* of whoever empties it */
+    struct flw_bell *bell;   /* of the thread that empties it */
     struct flw_ring *next;
-    uint32_t stack;                                /* the owner's: that was told last; 0: none */
-    uint64_t stack_at;                             /* and by which record */
-    uint32_t taken_stack;                          /* the reader's: as of what was taken out */
+    uint32_t stack;                                /* the owner's last stack record; 0: none */
+    uint64_t stack_at;                             /* and the number */
+    uint32_t taken_stack;                          /* the reader's last stack record */
     _Alignas(FLW_LINE_PAIR) _Atomic uint64_t tail; /* records taken out */
 };
 
@@ -85,23 +85,25 @@ struct flw_ring_settings {
 struct flw_ring *flw_ring_create(const struct flw_ring_settings *settings);
 void flw_ring_destroy(struct flw_ring *ring);
 
-/* Reader, a ring that overwrites: its owner puts no more from the next barrier and wait on, but for one
- * record that it has begun, and waits where it would, until the ring is let go. What the owner may hold meanwhile must not be needed. */
+/* Hold a ring that overwrites: from the next barrier and wait on the owner writes no more, except
+ * a record that it has begun, and waits until the ring is released. The reader must not need
+ * anything that the owner may hold meanwhile. */
 void flw_ring_hold(struct flw_ring *ring);
 void flw_ring_let_go(struct flw_ring *ring);
 
-/* Owner. It is time to look at the tail: ring if the ring is half full, wait if there is no room and
- * the ring waits, or is held. False: there is none, and the record counts as lost if the recording is under way.
- * Else what was lost before has been put as a DROP. */
+/* Check the tail: wake the flusher if the ring is half full, wait if there is no room and the ring
+ * waits, or is held. False: no room, and the record counts as lost if the recording is under way.
+ * Otherwise earlier losses have been written as a DROP. For the owner. */
 bool flw_ring_make_room(struct flw_ring *ring);
 
-/* A record without its ticks. */
+/* A record without the ticks. */
 struct flw_ring_entry {
     uint64_t address, sizes, rest;
 };
 
-/* ALLOC, FREE, USE: of a block. OOM: address is what the device has free, tag the largest hole.
- * MARK, PHASE_*: address is the name's number. POOL_*: pool is the capture. DROP: size is how many. */
+/* ALLOC, FREE, USE: of a block. OOM: address is the device's free memory, tag the largest free
+ * range. MARK, PHASE_*: address is the name's number. POOL_*: pool is the capture. DROP: size is
+ * the count. */
 static inline struct flw_ring_entry flw_ring_entry(enum flw_trace_op op, uint64_t address,
                                                    uint64_t size_bytes, uint32_t stream,
                                                    uint32_t tag)
@@ -111,7 +113,7 @@ static inline struct flw_ring_entry flw_ring_entry(enum flw_trace_op op, uint64_
                                    .rest = (uint64_t)op | (uint64_t)tag << 32};
 }
 
-/* Relaxed: one that is being overwritten may be read, and is thrown away then. */
+/* Relaxed: a reader may read a record that is being overwritten, and drops it then. */
 static inline void flw_ring_store(struct flw_ring *ring, uint64_t number, uint64_t ticks,
                                   const struct flw_ring_entry *entry)
 {
@@ -122,7 +124,7 @@ static inline void flw_ring_store(struct flw_ring *ring, uint64_t number, uint64
     __atomic_store_n(&words[3], entry->rest, __ATOMIC_RELAXED);
 }
 
-/* How many records were lost, if this one says so; else 0. */
+/* Return how many lost records this record reports; otherwise 0. */
 static inline uint64_t flw_ring_drop_count(const struct flw_ring *ring, uint64_t number)
 {
     const uint64_t *words = &ring->words[(number & ring->mask) * FLW_RING_WORDS];
@@ -130,14 +132,13 @@ static inline uint64_t flw_ring_drop_count(const struct flw_ring *ring, uint64_t
     return is_drop ? __atomic_load_n(&words[2], __ATOMIC_RELAXED) & FLW_RING_SIZE_MAX : 0;
 }
 
-/* Reader: the kernel refuses membarrier from now on; flw_asym_settle follows. */
+/* After the kernel refused membarrier; flw_asym_settle follows. For the reader. */
 static inline void flw_ring_begin_fencing(struct flw_ring *ring)
 {
     __atomic_store_n(&ring->is_fenced, true, __ATOMIC_RELAXED);
 }
 
-/* Where there is no membarrier. (Under ThreadSanitizer both sides of an asymmetric lock order
- * themselves.) */
+/* Without membarrier. (Under ThreadSanitizer both sides of an asymmetric lock order themselves.) */
 static inline void flw_ring_fence(void)
 {
 #if !defined(FLW_ASYM_FENCED)
@@ -145,8 +146,8 @@ static inline void flw_ring_fence(void)
 #endif
 }
 
-/* Owner. `is_ordered` for what another thread's record may have to come before: all but what is
- * allocated from the owner's own cache. */
+/* Write a record. `is_ordered` for events that another thread's record may have to follow: all
+ * except allocations from the owner's own cache. For the owner. */
 static inline void flw_ring_put(struct flw_ring *ring, const struct flw_ring_entry *entry,
                                 bool is_ordered)
 {
@@ -167,8 +168,8 @@ static inline void flw_ring_put(struct flw_ring *ring, const struct flw_ring_ent
     flw_asym_leave(&ring->asym);
 }
 
-/* Owner. From here on its records are put in that stack. False: they have none, or it found no room; it is no event
- * that is lost then. Where records are overwritten it is told again before it is. */
+/* Set the stack of the owner's following records. False: no stack, or no room; no event is lost
+ * then. If records are overwritten it is written again in time. */
 static inline bool flw_ring_tell_stack(struct flw_ring *ring, uint32_t stack)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: from records of rings to records of the file; which call stacks hold what is live.
- */
+ * Owns: converting records of rings to records of the file; the call stacks that hold live blocks. */
 #include "record/scribe.h"
 
 #include <errno.h>
@@ -15,18 +14,18 @@
 
 #define BUFFER_BYTES (128u << 10)
 #define STEP_NS \
-    16 /* of times: about what reading the clock takes; the rest is noise, half a byte */
+    16 /* of times: about the cost of reading the clock; the rest is noise, half a byte */
 
-/* A live block that has a stack. */
+/* A live block with a stack. */
 struct holding {
     uint64_t bytes;
-    uint32_t stack, next_free; /* the latter of one that is over: another one; 0: none */
+    uint32_t stack, next_free; /* next_free of a free one: the next free one; 0: none */
 };
 
 struct flw_scribe {
     struct flw_scribe_settings settings;
     struct flw_ftrace_writer *writer;
-    struct flw_addressmap live; /* address -> number of its block */
+    struct flw_addressmap live; /* address -> number of the block */
     struct flw_callstack_file stacks;
     struct flw_addressmap holding_places; /* address -> holding; number 0 is none */
     struct holding *holdings;
@@ -81,7 +80,7 @@ static bool write_kept(void *context)
     return write_out(context);
 }
 
-/* Why the writer, or whatever else, failed. */
+/* Record why the writer, or something else, failed. */
 static bool fail(struct flw_scribe *scribe)
 {
     if (scribe->problem == NULL) {
@@ -90,7 +89,7 @@ static bool fail(struct flw_scribe *scribe)
     return false;
 }
 
-/* ---- call stacks: what of them the file has */
+/* ---- call stacks that the file has */
 
 static uint64_t hash_text(const char *text)
 {
@@ -110,7 +109,7 @@ static bool write_text(struct flw_callstack_file *file, struct flw_ftrace_writer
         if (strcmp(file->text_list[*out], text) == 0) {
             return true;
         }
-        hash++; /* two texts of one hash */
+        hash++; /* two texts with one hash */
     }
     *out = (uint32_t)file->text_count;
     if (!FLW_ARRAY_FITS(file->text_list, file->text_count, file->text_room) ||
@@ -121,7 +120,8 @@ static bool write_text(struct flw_callstack_file *file, struct flw_ftrace_writer
     return flw_ftrace_writer_add_text(writer, text);
 }
 
-/* The array whose pointer lies at `place` has an element of that number, all zero where it is new. False: no memory. */
+/* Grow the array with the pointer at `place` to have that element, with zeros in new ones. False:
+ * no memory. */
 static bool reach(void *place, size_t *room, uint32_t number, size_t size)
 {
     char *array;
@@ -136,7 +136,7 @@ static bool reach(void *place, size_t *room, uint32_t number, size_t size)
     return true;
 }
 
-/* The place of a number, 0 where it is new. NULL: no memory. */
+/* Return the place of a number, with 0 if new. NULL: no memory. */
 static uint32_t *place_of(uint32_t **list, size_t *room, uint32_t number)
 {
     return reach(list, room, number, sizeof **list) ? *list + number : NULL;
@@ -267,9 +267,9 @@ struct flw_scribe_tally flw_scribe_count(const struct flw_scribe *scribe)
     return scribe->tally;
 }
 
-/* ---- who holds what is live */
+/* ---- holders of live blocks */
 
-/* The number of a holding that is free. 0: no memory. */
+/* Return a free holding's number. 0: no memory. */
 static uint32_t take_holding(struct flw_scribe *scribe)
 {
     uint32_t number = scribe->free_holding;
@@ -318,7 +318,7 @@ static void end_holding(struct flw_scribe *scribe, uint64_t address)
     }
 }
 
-/* Puts one in, in order; what is pushed out at the end, or itself. */
+/* Insert one in order; return the one pushed out at the end, or itself. */
 static struct flw_scribe_holder insert_holder(struct flw_scribe_holder *out, size_t *count,
                                               size_t most, struct flw_scribe_holder holder)
 {
@@ -364,7 +364,7 @@ static void count(struct flw_scribe *scribe, const struct flw_merge_record *reco
     scribe->tally.missing_count += is_drop ? record->size_bytes : 0;
 }
 
-/* *out_old: the block that the file had there; FLW_ADDRESSMAP_ABSENT: none. */
+/* *out_old: the file's block there before; FLW_ADDRESSMAP_ABSENT: none. */
 static bool remember_block(struct flw_scribe *scribe, uint64_t address, uint32_t *out_old)
 {
     if (scribe->block_count >= FLW_ADDRESSMAP_ABSENT) {
@@ -393,7 +393,7 @@ bool flw_scribe_start(struct flw_scribe *scribe, const struct flw_warm *warm)
     return is_written || fail(scribe);
 }
 
-/* What an event that concerns no block says beside its fields. */
+/* Return the details of an event without a block. */
 static void tell_detail(const struct flw_merge_record *record, struct flw_trace_event *event,
                         struct flw_trace_detail *detail, struct flw_trace_context *context)
 {
@@ -426,7 +426,7 @@ static void tell_detail(const struct flw_merge_record *record, struct flw_trace_
     }
 }
 
-/* The event that is added next has it: who allocated. What is freed is not asked for. */
+/* Set the stack of the event that is added next, if it is an allocation's. */
 static bool set_stack(struct flw_scribe *scribe, const struct flw_merge_record *record)
 {
     uint32_t stack;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: which stack each record of a chunk has, as bytes and back: what a STACKS chunk of a trace file holds.
+ * Owns: encoding and decoding the stack of each record of a chunk: the contents of a STACKS chunk
+ * of a trace file.
  * Does not: hold the stacks (trace/trace/stacks.h).
  *
- * A number is guessed from the three before it: a program that repeats asks from the same places in the
- * same order, so that most records cost nothing. A table of 4,096 numbers, and the three, are zeros at the
- * start of a chunk. The guess lies at place
+ * A number is guessed from the three before it: a repeating program allocates from the same places in the same order, so most records
+ * cost nothing. A table of 4,096 numbers, and the three, are zeros at the start of a chunk. The guess is at place
  *     ((((last * K ^ second last) * K) ^ third last) * K mod 2^64) >> 52,  K = 0x9E3779B97F4A7C15
- * and each number is put there when it is known. Items, up to the end of the chunk, are varints:
+ * and each number is stored there once known. Items, up to the end of the chunk, are varints:
  *     2 n      the next n records, at least 1, have the guessed numbers
- *     2 s + 1  the next record has the number s
- */
+ *     2 s + 1  the next record has the number s */
 #ifndef FLW_RECORD_STACKIDS_H
 #define FLW_RECORD_STACKIDS_H
 
@@ -18,10 +17,10 @@
 
 #define FLW_STACKIDS_GUESSES 4096
 
-/* Before the first record of a chunk: all zero. */
+/* Zeros before the first record of a chunk. */
 struct flw_stackids {
     uint32_t last[3]; /* the latest first */
-    uint32_t run;     /* writing: guessed ones that no item says yet */
+    uint32_t run;     /* writing: guessed numbers without an item yet */
     uint32_t guesses[FLW_STACKIDS_GUESSES];
 };
 
@@ -44,7 +43,7 @@ static inline void flw_stackids_step(struct flw_stackids *ids, uint32_t *guess, 
     ids->last[0] = number;
 }
 
-/* After the last record of a chunk. */
+/* Call after the last record of a chunk. */
 static inline void flw_stackids_end(struct flw_stackids *ids, struct flw_wire_out *out)
 {
     if (ids->run > 0) {
@@ -66,7 +65,7 @@ static inline void flw_stackids_put(struct flw_stackids *ids, uint32_t number,
     flw_stackids_step(ids, guess, number);
 }
 
-/* All of the `count` numbers of a chunk. False: the bytes hold fewer or more, or are none. */
+/* Read all `count` numbers of a chunk. False: the bytes have fewer or more, or are invalid. */
 static inline bool flw_stackids_get(struct flw_stackids *ids, struct flw_wire_in in,
                                     uint32_t *numbers, uint64_t count)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: asking the processor, and calibration.
- */
+ * Owns: detection of the counter, and calibration. */
 #include "record/tsc.h"
 
 #if defined(__x86_64__)
@@ -28,7 +27,8 @@ bool flw_tsc_is_usable(void)
 }
 #endif
 
-/* The try whose two readings of the counter were closest: the thread was not interrupted there. */
+/* Take the attempt with the closest readings of the counter: the thread was not
+ * interrupted there. */
 struct flw_tsc_pair flw_tsc_pair_now(bool uses_tsc)
 {
     struct flw_tsc_pair best = {0, 0};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the table of blocks and what records make of it.
- */
+ * Owns: the table of blocks and the update by records. */
 #include "record/warm.h"
 
 #include <stdlib.h>

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: which blocks were allocated when a recording begins.
+ * Owns: the set of blocks that are live when a recording begins.
  *
- * No thread is stopped for it: the blocks are looked up one after the other while others come and
- * go. What happens after the beginning is on record, and the first record of an address says how it
- * was at the beginning, whatever the look-up saw: a block that is freed was allocated, one that is
- * allocated was not. Only where there is no record at all the look-up counts.
- */
+ * No thread is stopped: the blocks are looked up one after the other while others are allocated
+ * and freed. Events after the begin are recorded, and the first record of an address determines
+ * the state at the begin, whatever the lookup found: a block that is freed was live, an address
+ * that is allocated was not. Only without a record does the lookup count. */
 #ifndef FLW_RECORD_WARM_H
 #define FLW_RECORD_WARM_H
 
@@ -16,11 +15,11 @@
 struct flw_warm_block {
     uint64_t address, size_bytes;
     uint32_t stream, tag, pool;
-    bool is_told;    /* a record has been seen */
-    bool is_not_one; /* that allocated it, or it is not known */
+    bool is_told;    /* a record was seen */
+    bool is_not_one; /* it allocated the block, or nothing is known */
 };
 
-/* All zero is empty. */
+/* Zeros are empty. */
 struct flw_warm {
     struct flw_warm_block *blocks;
     size_t count, room;
@@ -30,13 +29,13 @@ struct flw_warm {
 
 void flw_warm_finish(struct flw_warm *warm);
 
-/* From the look-up, before any record. */
+/* Add a block of the lookup, before any record. */
 void flw_warm_add(struct flw_warm *warm, const struct flw_warm_block *block);
 
-/* Every record since the beginning, in order. */
+/* Process every record since the begin, in order. */
 void flw_warm_tell(struct flw_warm *warm, const struct flw_merge_record *record);
 
-/* Only the blocks that were allocated are left, by address; nothing may be told any more. */
+/* Keep only the blocks that were live, by address; no more records may follow. */
 void flw_warm_settle(struct flw_warm *warm);
 
 #endif

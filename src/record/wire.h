@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: numbers as bytes: little-endian of a fixed width, and varints.
+ * Owns: encoding of numbers: little-endian of a fixed width, and varints.
  *
- * A varint is a number in groups of seven bits, the lowest first; every byte but the last has its
- * top bit set. A tagged varint keeps one bit apart, in bit 0 of its first byte, above it six bits of
- * the number, the rest as a varint where the top bit is set: 65 bits in all. A signed number is
- * zigzagged: 0, -1, 1, -2, 2 are 0, 1, 2, 3, 4.
- */
+ * A varint is a number in groups of seven bits, the lowest first; every byte except the last has
+ * the top bit set. A tagged varint has one extra bit, in bit 0 of the first byte, above it six
+ * bits of the number, the rest as a varint if the top bit is set: 65 bits in all. A signed number
+ * is zigzagged: 0, -1, 1, -2, 2 are 0, 1, 2, 3, 4. */
 #ifndef FLW_RECORD_WIRE_H
 #define FLW_RECORD_WIRE_H
 
@@ -14,14 +13,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FLW_WIRE_VARINT_BYTES 10 /* at most, tagged ones too */
+#define FLW_WIRE_VARINT_BYTES 10 /* at most, including tagged ones */
 
-/* Where the next byte goes. The caller has made room. */
+/* Place of the next byte. The caller has made room. */
 struct flw_wire_out {
     unsigned char *at;
 };
 
-/* What is left to read. */
+/* The rest of the input. */
 struct flw_wire_in {
     const unsigned char *at, *end;
 };
@@ -50,7 +49,7 @@ static inline void flw_wire_put_tagged(struct flw_wire_out *out, bool tag, uint6
     }
 }
 
-/* Each get returns false, and leaves *out 0, where the bytes end too early or the number is too
+/* Each get returns false, and sets *out to 0, if the bytes end too early or the number is too
  * large. */
 static inline bool flw_wire_get_fixed(struct flw_wire_in *in, unsigned bytes, uint64_t *out)
 {

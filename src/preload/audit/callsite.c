@@ -9,8 +9,7 @@
 
 #include "preload/audit/scriptframes.h"
 
-#define OWN_FRAMES_MAX \
-    16 /* of the hook and the callees; beyond these the caller is not on the stack */
+#define OWN_FRAMES_MAX 16 /* of the hook and the callees */
 
 struct walk {
     uintptr_t caller, pc[FLW_AUDIT_FRAMES];
