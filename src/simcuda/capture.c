@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: stream capture: which streams are in which capture, what kills one, and which calls a
- * thread may not make meanwhile. Does not: keep the captured work (graph.c).
- */
+ * Owns: stream capture: the streams of each capture, events that invalidate a capture, and calls
+ * that a thread must not make meanwhile.
+ * Does not: keep the captured work (graph.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ struct flw_capture {
     struct flw_stream *origin; /* NULL: destroyed */
     bool is_killed;
     struct flw_program *program;
-    CUgraph graph; /* made when asked for */
+    CUgraph graph; /* created on request */
 };
 
 static struct flw_capture *find(uint64_t id)
@@ -220,7 +220,7 @@ CUresult flw_capture_wait(struct flw_stream *stream, struct flw_event *event)
     struct flw_capture *capture = stream->capture;
     struct flw_capture *other = event->capture_id != 0 ? find(event->capture_id) : NULL;
     if (capture == NULL) {
-        /* its capture is over: it stands for no work */
+        /* the capture is over, so it represents no work */
         FLW_REFUSE_IF(other == NULL, CUDA_ERROR_CAPTURED_EVENT);
         if (stream->kind == FLW_STREAM_LEGACY) {
             flw_capture_kill(other);
@@ -272,7 +272,7 @@ CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mo
     return begin(&call, call.stream, mode);
 }
 
-/* Is all captured work behind the origin's tips? */
+/* True if all captured work precedes the origin's tips. */
 static bool is_joined(const struct flw_capture *capture)
 {
     const struct flw_stream *origin = capture->origin;
@@ -371,7 +371,7 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatu
             *graph = capture->graph;
         }
         if (dependencies != NULL) {
-            *dependencies = NULL; /* nodes have no handles here; their number is true */
+            *dependencies = NULL; /* nodes have no handles here; their number is correct */
         }
         if (dependency_count != NULL) {
             *dependency_count = dependencies != NULL ? 0 : call.stream->capture_tip_count;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the order of accesses: for every stretch of memory its last write and the reads since, each
- * as (slot, sequence). An access whose order clock does not reach the one before it, where one of
- * the two writes, is a race: nothing made the two happen in this order. That is decided by the
- * order made, not by the order that the scheduler happened to take. Does not: know who allocated
- * the memory to whom (report.c keeps the sentences, shadow.c the bytes).
+ * Owns: the order of accesses: for every range of memory the last write and the reads since, each
+ * as (slot, sequence). An access whose order clock does not include the previous one is a race if
+ * one of the two writes. The established order decides, not the order in which the scheduler
+ * happened to run the operations. Does not: record owners of memory (report.c has the messages,
+ * shadow.c the bytes).
  *
- * INVARIANTS  stretches never overlap; a stretch has a writer, a reader, or both
- */
+ * INVARIANTS  ranges never overlap; a range has a writer, a reader, or both */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,10 +28,10 @@ struct access {
 struct stretch {
     struct flw_tree_node node;
     struct access writer;
-    struct access reader; /* the first of the readers, kept here: most have one */
+    struct access reader; /* the first of the readers, stored here: most ranges have one */
     struct access *more;  /* further readers */
     uint32_t more_count, more_capacity;
-    uint64_t legal_version; /* the region_version under which all of it could be touched */
+    uint64_t legal_version; /* region_version for which all of it may be accessed */
     const struct flw_context *legal_context;
     bool is_legal_to_write;
     struct stretch *next_free;
@@ -110,7 +109,7 @@ static struct stretch *stretch_from(uint64_t address)
     return stretch_of(flw_tree_from(&checker()->stretches, address));
 }
 
-/* Cut in two at `at`; returns the right part. */
+/* Cut in two at `at`; return the right part. */
 static struct stretch *cut(struct stretch *left, uint64_t at)
 {
     uint64_t end = left->node.end;
@@ -132,9 +131,10 @@ static struct stretch *cut(struct stretch *left, uint64_t at)
     return right;
 }
 
-/* ---- may it be touched at all? ---- */
+/* ---- permission ---- */
 
-/* How far from `at`, in `mapping`, mappings side by side may be touched; none beyond `end` is looked at. */
+/* Return the end of the adjacent mappings from `at` in `mapping` that may be accessed, up to
+ * `end`. */
 static uint64_t mapped_until(const struct flw_device *device, const struct flw_mapping *mapping,
                              uint64_t at, uint64_t end, bool is_write)
 {
@@ -150,7 +150,7 @@ static uint64_t mapped_until(const struct flw_device *device, const struct flw_m
     return at;
 }
 
-/* How far from `at` the memory may be touched by the context; `at` itself: not at all. */
+/* Return the end of the memory from `at` that the context may access; `at` itself: none. */
 static uint64_t legal_until(const struct flw_context *context, uint64_t at, uint64_t end,
                             bool is_write, const char **why)
 {
@@ -169,7 +169,8 @@ static uint64_t legal_until(const struct flw_context *context, uint64_t at, uint
         *why = "the device was given no such access to it";
         return mapped_until(context->device, mapping, at, flw_min(end, region->node.end), is_write);
     case FLW_REGION_POOLED:
-        return region->node.end; /* when a block is allocated is a matter of order: test_stretch */
+        return region->node.end; /* the time of a block's allocation is a matter of order:
+                                     test_stretch */
     case FLW_REGION_ALLOCATION:
         *why = "it belongs to another device, whose context is no enabled peer";
         if (!flw_context_reaches(context, region->context)) {
@@ -274,7 +275,7 @@ static void test_stretch(const struct stretch *stretch, const struct access *sel
     }
 }
 
-/* Readers that come before the new one need not be kept: who comes after it comes after them. */
+/* Readers ordered before the new one need not be kept: operations after it also follow them. */
 static void add_reader(struct stretch *stretch, const struct access *self,
                        const struct flw_order_clock *clock)
 {
@@ -306,8 +307,7 @@ static bool is_same(const struct access *a, const struct access *b)
     return a->sequence == b->sequence && (a->sequence == 0 || a->slot == b->slot);
 }
 
-/* A kernel's loads and stores come byte after byte: what one operation touches stays one stretch.
- */
+/* A kernel's loads and stores arrive byte by byte: accesses of one operation stay one range. */
 static void merge_left(struct stretch *stretch)
 {
     struct stretch *left = stretch_of(stretch->node.previous);
@@ -326,7 +326,7 @@ static void merge_left(struct stretch *stretch)
     left->node.end = end;
 }
 
-/* One stretch stands for the range afterwards: the first that overlapped it grows to it. */
+/* Make the range one stretch: the first overlapping one grows to it. */
 static void write_range(const struct access *self, const struct flw_order_clock *clock,
                         const struct flw_sim_range *range, const struct flw_context *context)
 {
@@ -440,7 +440,7 @@ CUresult flw_check_access(struct flw_stream *stream, const char *what, uint64_t 
     return CUDA_SUCCESS;
 }
 
-/* ---- memory that goes away ---- */
+/* ---- released memory ---- */
 
 void flw_check_forget(uint64_t begin, uint64_t end)
 {
@@ -487,7 +487,7 @@ static bool touches(const struct flw_work *work, uint64_t begin, uint64_t end)
     return work->program != NULL && flw_program_touches(work->program, begin, end);
 }
 
-/* An operation that still waits in a queue and names the range. */
+/* Report an operation that still waits in a queue and uses the range. */
 static bool report_waiting(uint64_t begin, uint64_t end, const char *by)
 {
     for (uint32_t i = 0; i < flw_world.active_count; i++) {

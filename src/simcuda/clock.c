@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: order clocks: for each stream's slot, the last operation known to come before.
- * Does not: know why it comes before.
- */
+ * Owns: order clocks: for each stream's slot, the last operation known to precede.
+ * Does not: know the reason for the order. */
 #include <stdlib.h>
 #include <string.h>
 

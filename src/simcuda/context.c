@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: contexts: primary, explicit and green ones, each thread's stack of current ones, their end.
- * Does not: implement what lives in a context.
+ * Owns: contexts: primary, explicit and green ones, each thread's stack of current ones, their
+ * end.
+ * Does not: implement the contents of a context.
  *
- * A dead context's object stays until the world ends, because a thread may still have it as its
- * current one; its handle is handed out again at once.
- */
+ * A dead context's object stays until the world ends, because a thread may still have it as the
+ * current one; the handle is reused at once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ bool flw_context_is_capturing(struct flw_context *context)
     return count != 0;
 }
 
-/* A green context goes with its primary one. */
+/* A green context ends with the primary one. */
 static void end_context(struct flw_thread *thread, struct flw_context *context)
 {
     struct flw_context *green;
@@ -255,7 +255,7 @@ CUresult CUDAAPI cuCtxGetCurrent(CUcontext *context)
 
 /* ---- peers */
 
-/* Where the context keeps the id of another one; peer_count: nowhere. */
+/* Return the place of a peer's id in the context; peer_count: none. */
 static unsigned find_peer(const struct flw_context *context, const struct flw_context *peer)
 {
     unsigned place = 0;
@@ -361,13 +361,13 @@ FLW_SIM_NEWER(cuCtxSynchronize_v2, (CUcontext handle))
     return synchronize(&call, context);
 }
 
-/* ---- green contexts: a part of the device under the primary context. How many multiprocessors one has is not
- * modelled. Its streams end with it, where a driver keeps them and answers
- * CUDA_ERROR_CONTEXT_IS_DESTROYED. */
+/* ---- green contexts: a part of the device under the primary context. The number of
+ * multiprocessors is not modelled. Streams end with the green context; a driver keeps them and
+ * returns CUDA_ERROR_CONTEXT_IS_DESTROYED. */
 
-#define GREEN_TAG    8ull /* a green handle is its context's and this: no context has it */
+#define GREEN_TAG    8ull /* a green handle is the context's plus this: no context has this value */
 #define SM_COUNT     132u
-#define SM_COUNT_AT  96 /* in a CUdevResource: behind its type and padding */
+#define SM_COUNT_AT  96 /* offset in a CUdevResource, behind the type and padding */
 #define RESOURCE_END 144
 
 CUgreenCtx flw_context_green(const struct flw_context *context)
@@ -393,7 +393,7 @@ FLW_SIM_NEWER(cuDeviceGetDevResource,
     return CUDA_SUCCESS;
 }
 
-/* It stands for all of the device, whatever the resources are. */
+/* The result is the whole device, whatever the resources are. */
 FLW_SIM_NEWER(cuDevResourceGenerateDesc,
               (CUdevResourceDesc * descriptor, struct CUdevResource_st *resources, unsigned count))
 {

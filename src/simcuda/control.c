@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the controls of fallow/simcuda.h that turn the world: reset, clock, scheduler, touch,
- * ledger, extents. Does not: anything that a driver does.
- */
+ * Owns: the controls of fallow/simcuda.h for the world: reset, clock, scheduler, touch, ledger,
+ * extents. Does not: implement driver calls. */
 #include <string.h>
 
 #include "base/bits.h"
@@ -30,7 +29,7 @@ void flw_sim_advance(uint64_t ns)
 {
     pthread_mutex_lock(&flw_world.lock);
     flw_world_make_ready();
-    flw_world.asked_count = 0; /* time passes without patience */
+    flw_world.asked_count = 0; /* time passes without polling */
     flw_order_advance(flw_thread_get(), flw_world.clock_ns + ns);
     pthread_mutex_unlock(&flw_world.lock);
 }
@@ -53,8 +52,9 @@ static CUresult touch(struct flw_thread *thread, CUstream handle, const flw_sim_
     if (stream == NULL) {
         return error;
     }
-    /* As a kernel launch: "the stream is not associated to the current device" is an error. A green context's
-     * stream goes with the primary context's: programs launch to it without making anything current. */
+    /* As a kernel launch: "the stream is not associated to the current device" is an error. A
+     * green context's stream goes with the primary context's: programs launch to it without making
+     * anything current. */
     struct flw_context *current = flw_context_current(thread, &error);
     if (current == NULL || flw_context_owner(current) != flw_context_owner(stream->context)) {
         return error != CUDA_SUCCESS ? error : CUDA_ERROR_INVALID_HANDLE;
@@ -80,7 +80,8 @@ int flw_sim_touch(struct CUstream_st *stream, const flw_sim_range *ranges, size_
         if (flw_world.active_count != 0) {
             flw_order_drift(thread, false);
         }
-        flw_world.asked_count = 0; /* who gives work between two questions does not wait */
+        flw_world.asked_count = 0; /* a host that submits work between two queries does not
+                                       wait */
         result = touch(thread, stream, ranges, count);
     }
     pthread_mutex_unlock(&flw_world.lock);
@@ -142,7 +143,7 @@ uint64_t flw_sim_call_count(const char *entry)
     return count;
 }
 
-/* ---- a device's memory by address, for those who draw it */
+/* ---- a device's memory by address, for drawing it */
 
 struct list {
     flw_sim_extent *extents;
@@ -159,7 +160,7 @@ static void add(struct list *list, const struct flw_tree_node *node, uint32_t ki
     list->count++;
 }
 
-/* Mappings without a gap between them are one stretch. */
+/* Adjacent mappings are one extent. */
 static void add_mapping(struct list *list, struct flw_tree_node *run,
                         const struct flw_tree_node *node)
 {
@@ -175,10 +176,10 @@ static void add_mapping(struct list *list, struct flw_tree_node *run,
     run->end = node->end;
 }
 
-/* The mappings inside one reservation. */
+/* List the mappings inside one reservation. */
 static void add_mappings(struct list *list, const struct flw_tree_node *reservation)
 {
-    struct flw_tree_node run = {0}; /* mappings so far that have no gap between them */
+    struct flw_tree_node run = {0}; /* adjacent mappings so far */
     const struct flw_tree_node *node = flw_tree_from(&flw_world.mappings, reservation->begin);
     for (; node != NULL && node->begin < reservation->end; node = node->next) {
         add_mapping(list, &run, node);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the memcpy entry points.
- * Does not: move bytes (work.c) or order the move (schedule.c).
+ * Does not: move bytes (work.c) or order the copy (schedule.c).
  *
- * The plain forms work on the legacy stream. Copies from pageable host memory read it before the
- * call returns, copies to it are complete when the call returns; pinned memory is read and written
- * when the operation runs ("API synchronization behavior" of the driver's manual).
- */
+ * The plain forms use the legacy stream. Copies from pageable host memory read it before the call
+ * returns, and copies to it are complete when the call returns; pinned memory is read and written
+ * when the operation runs ("API synchronization behavior" of the driver's manual). */
 #include <stdlib.h>
 #include <string.h>
 

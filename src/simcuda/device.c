@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: cuInit, what devices there are and what they say about themselves, primary contexts'
- * counts. Does not: make contexts.
- */
+ * Owns: cuInit, the devices and their attributes, the counts of primary contexts. Does not: create
+ * contexts. */
 #include <stdio.h>
 #include <string.h>
 
@@ -37,7 +36,7 @@ CUresult CUDAAPI cuInit(unsigned flags)
     FLW_CALL(cuInit, FLW_CALL_BEFORE_INIT);
     /* "Currently, the Flags parameter must be 0." */
     FLW_REFUSE_IF(flags != 0, CUDA_ERROR_INVALID_VALUE);
-    /* it was said which name is meant */
+    /* a message has named the profile */
     FLW_REFUSE_IF(flw_profile_is_wrong(), CUDA_ERROR_INVALID_VALUE);
     flw_world.is_initialised = true;
     return CUDA_SUCCESS;
@@ -75,7 +74,7 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int length, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-/* Sixteen bytes, which differ between devices only. */
+/* Sixteen bytes, which differ only between devices. */
 CUresult CUDAAPI cuDeviceGetUuid_v2(struct CUuuid_st *uuid, CUdevice device)
 {
     FLW_CALL_ON_DEVICE(cuDeviceGetName, FLW_CALL_PLAIN, device);
@@ -93,7 +92,7 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-/* An attribute that the simulated device does not have reads 0, as an unsupported feature does. */
+/* An unknown attribute reads 0, like an unsupported feature. */
 static int attribute_value(CUdevice_attribute attribute)
 {
     const struct flw_sim_config *config = &flw_world.config;
@@ -139,7 +138,7 @@ static int attribute_value(CUdevice_attribute attribute)
     }
 }
 
-/* Of the attributes above, those that an old driver has never heard of. */
+/* False for those of the attributes above that an old driver lacks. */
 static bool is_known_attribute(CUdevice_attribute attribute)
 {
     bool is_new = attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED ||

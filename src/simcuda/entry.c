@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the table of entry points made from the one list: a missing definition is a link error
- * here. Also errors' names.
- * Does not: implement the rest.
- */
+ * Owns: the table of entry points, generated from the list: a missing definition is a link error
+ * here. Also the names of errors.
+ * Does not: implement the rest. */
 #include <string.h>
 
 #include "simcuda/world.h"

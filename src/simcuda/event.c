@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: events: what was recorded, asking for it, waiting for it on the host and on a stream, and
- * the events and waits of a whole context. Does not: run work.
- */
+ * Owns: events: the recorded work, queries, waits on the host and on a stream, and the events and
+ * waits of a whole context. Does not: run work. */
 #include <stdlib.h>
 
 #include "base/bits.h"
@@ -91,8 +90,7 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
     FLW_CALL(cuEventDestroy_v2, FLW_CALL_CONTEXT);
     struct flw_event *event = find(handle);
     FLW_REFUSE_IF(event == NULL, CUDA_ERROR_INVALID_HANDLE);
-    /* "An event may be destroyed before it is complete": those who wait hold what it stood for
-     */
+    /* "An event may be destroyed before it is complete": waiters have copied the positions */
     flw_table_remove(&flw_world.event_table, (uintptr_t)handle);
     free_event(event);
     return CUDA_SUCCESS;
@@ -125,9 +123,10 @@ CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle)
     return event == NULL ? CUDA_ERROR_INVALID_HANDLE : record(call.stream, event);
 }
 
-/* "attempting cuEventQuery on an event that was last recorded inside a capture sequence" conflicts
- * by nature, whatever the thread's mode; and "when an invalid operation is attempted during stream capture,
- * any associated capture graphs are invalidated" (the programming guide, which names this one). */
+/* "attempting cuEventQuery on an event that was last recorded inside a capture sequence" always
+ * conflicts, in every mode of the thread; and "when an invalid operation is attempted during
+ * stream capture, any associated capture graphs are invalidated" (the programming guide, with this
+ * example). */
 static CUresult usable_by_host(const struct flw_event *event)
 {
     FLW_REFUSE_IF(event == NULL, CUDA_ERROR_INVALID_HANDLE);
@@ -158,7 +157,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent handle)
     FLW_CALL(cuEventSynchronize, FLW_CALL_UNSAFE);
     struct flw_event *event = find(handle);
     FLW_TRY(usable_by_host(event));
-    /* Waiting may drop the lock: another thread may destroy the event meanwhile. */
+    /* A wait may release the lock: another thread may destroy the event meanwhile. */
     struct flw_event held = {.count = event->count};
     held.positions = flw_host_get(event->count * sizeof *held.positions);
     for (uint32_t i = 0; i < event->count; i++) {
@@ -228,7 +227,7 @@ static void add_work_of(struct flw_context *context, struct flw_event *event)
 }
 
 /* "If the context passed to hCtx is the primary context, hEvent will capture all the activities of the
- * primary context and its green contexts." */
+ * primary context and the green contexts." */
 static void record_context(struct flw_context *context, struct flw_event *event)
 {
     clear(event);

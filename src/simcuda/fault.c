@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: planned failures: the n-th call of an entry point answers an error, once, for good, or with every
- * later one until that is cleared; a profile's, which nothing clears.
- * Does not: fail anything that was not planned.
- */
+ * Owns: planned failures: the n-th call of an entry point fails, once, for good, or with every
+ * later call until cleared; those of a profile are never cleared.
+ * Does not: fail anything that was not planned. */
 #include "simcuda/world.h"
 
 static void remove_fault(unsigned i)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: per-thread twins (NULL means the calling thread's own default stream), other binary interfaces
- * and launches by other names: each leads to the entry point that does the work. And cuGetProcAddress: which exported
- * name stands for a base name, a version and flags.
- * Does not: hold rules of its own.
- */
+ * Owns: per-thread twins (NULL means the calling thread's own default stream), other binary
+ * interfaces and launches by other names: each calls the entry point that does the work. And
+ * cuGetProcAddress: the exported name for a base name, a version and flags.
+ * Does not: have rules of its own. */
 #include "simcuda/forms.h"
 
 #include <string.h>
@@ -17,7 +16,7 @@
 FLW_FORWARDED_FORMS(FORWARD)
 #undef FORWARD
 
-/* Parameters that are all zero request nothing; affinity and graphics are not modelled. */
+/* Parameters of zeros request nothing; affinity and graphics are not modelled. */
 FLW_SIM_NEWER(cuCtxCreate_v4, (CUcontext * context, struct CUctxCreateParams_st *parameters,
                                unsigned flags, CUdevice device))
 {
@@ -45,12 +44,12 @@ CUresult CUDAAPI cuLaunchKernelEx_ptsz(const struct CUlaunchConfig_st *config, C
     return cuLaunchKernelEx(&changed, function, parameters, extra);
 }
 
-/* ---- by name */
+/* ---- lookup by name */
 
 struct point {
     const char *name;
     void (*function)(void);
-    int since, before; /* before 0: for good */
+    int since, before; /* before 0: permanent */
 };
 
 static const struct point entries[] = {
@@ -62,7 +61,7 @@ static const struct point entries[] = {
 #undef X
 };
 
-/* Is `name` the base name with _v2 and so on, and _ptsz or _ptds behind it? */
+/* True if `name` is the base name followed by _v2 and so on, and _ptsz or _ptds. */
 static bool is_form_of(const char *name, const char *base, bool *is_twin)
 {
     size_t length = strlen(base);

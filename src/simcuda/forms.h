@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the lists of the driver's exported names that the library does not call but other programs do:
- * per-thread twins, older and newer binary interfaces, kin of entry points. X(symbol, since, before,
- * parameters): cuGetProcAddress gives the function for versions from `since` up to `before` (0: all
- * later ones).
- * Does not: count them: a call of one counts, costs and fails as the entry point that it leads to.
- */
+ * Owns: the lists of the driver's exported names that the library does not call but other programs
+ * do: per-thread twins, older and newer binary interfaces, variants of entry points. X(symbol,
+ * since, before, parameters): cuGetProcAddress returns the function for versions from `since` up
+ * to `before` (0: all later ones).
+ * Does not: count them: a call counts, costs and fails as the entry point that it calls. */
 #ifndef FLW_SIMCUDA_FORMS_H
 #define FLW_SIMCUDA_FORMS_H
 
@@ -25,7 +24,7 @@ struct CUlaunchConfig_st;
 struct CUuuid_st;
 
 /* clang-format off */
-/* Those that are no more than another call, which the last column has: forms.c defines them. */
+/* Forms that only make another call, given in the last column: forms.c defines them. */
 #define FLW_FORWARDED_FORMS(X) \
     X(cuStreamQuery_ptsz, 7000, 0, (CUstream stream), cuStreamQuery(flw_own_stream(stream))) \
     X(cuStreamSynchronize_ptsz, 7000, 0, (CUstream stream), cuStreamSynchronize(flw_own_stream(stream))) \
@@ -109,7 +108,7 @@ FLW_OWN_FORMS(X)
 FLW_FORWARDED_FORMS(X)
 #undef X
 
-/* What NULL means to a per-thread twin. */
+/* Return the stream that NULL means in a per-thread twin. */
 static inline CUstream flw_own_stream(CUstream stream)
 {
     return stream == NULL ? CU_STREAM_PER_THREAD : stream;

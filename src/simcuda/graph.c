@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: captured work as a program (nodes and what each depends on), graphs, executables, launches.
+ * Owns: captured work as a program (nodes and their dependencies), graphs, executables, launches.
  * Does not: capture (capture.c).
  *
- * A launch is one operation of its stream; inside it the nodes run in a random order that their
- * dependencies allow. With the checker, two nodes that touch the same bytes without a path between
- * them are a violation when the second is captured: every launch would be a race.
- */
+ * A launch is one operation of the stream; inside it the nodes run in a random order that their
+ * dependencies permit. With the checker, two nodes that access the same bytes without a path
+ * between them are a violation when the second is captured: every launch would be a race. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +18,7 @@ struct node {
     struct flw_work work;
     uint32_t *parents;
     uint32_t parent_count;
-    uint64_t *before; /* bit i: node i comes before this one */
+    uint64_t *before; /* bit i: node i precedes this one */
 };
 
 struct flw_program {
@@ -39,7 +38,7 @@ struct executable {
     CUgraphExec handle;
     struct flw_program *program;
     bool was_launched;
-    struct flw_position last; /* an executable never runs beside itself */
+    struct flw_position last; /* an executable never runs twice at the same time */
     struct flw_order_clock last_clock;
 };
 
@@ -215,7 +214,7 @@ CUresult flw_program_do(struct flw_program *program, struct flw_stream *stream, 
     while (first < program->count && result == CUDA_SUCCESS) {
         uint32_t window = program->count - first < 16 ? program->count - first : 16;
         uint32_t start = (uint32_t)(flw_world_random() % window);
-        uint32_t chosen = first; /* the first that is not done can always run */
+        uint32_t chosen = first; /* the first unfinished one can always run */
         for (uint32_t i = 0; i < window; i++) {
             uint32_t index = first + (start + i) % window;
             if (is_ready(program, done, index)) {

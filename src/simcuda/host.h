@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the simulator's own host memory. Where the host has none left the simulator stops with a
- * sentence: it stands in for a machine, and a machine without memory has no error to return.
- * Does not: model anything.
- */
+ * Owns: the simulator's own host memory. If the host has none left the simulator stops with a
+ * message: it represents a machine, and a machine without memory has no error to return.
+ * Does not: model anything. */
 #ifndef FLW_SIMCUDA_HOST_H
 #define FLW_SIMCUDA_HOST_H
 
@@ -32,7 +31,7 @@ static inline void *flw_host_resize(void *old, size_t bytes)
     return flw_host_need(realloc(old, bytes), bytes);
 }
 
-/* Room for element number `count` of an array. */
+/* Make room for element number `count` of an array. */
 #define FLW_HOST_FIT(array, count, capacity)                                  \
     do {                                                                      \
         if ((count) == (capacity)) {                                          \

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what calls would have cost the host: three profiles of assumed figures, added up.
- * Does not: sleep, or move the device's clock. Every figure is a model's, none a GPU's.
- */
+ * Owns: the modelled host cost of calls: three profiles of assumed figures, added up.
+ * Does not: sleep, or move the device's clock. Every figure is a model's, none a GPU's. */
 #include "base/bits.h"
 #include "simcuda/world.h"
 
 struct cost {
     enum flw_entry entry;
     uint32_t fixed_ns[3];    /* typical, fast, dear */
-    uint32_t per_page_ns[3]; /* and for each 2 MiB */
+    uint32_t per_page_ns[3]; /* and per 2 MiB */
 };
 
-/* A call that is not here costs DEFAULT_NS. */
+/* Cost of calls that are not listed. */
 #define DEFAULT_NS 100
 
 static const struct cost costs[] = {
@@ -35,7 +34,7 @@ static const struct cost costs[] = {
     {FLW_ENTRY_cuMemPoolTrimTo, {1000, 1000, 1000}, {60000, 10000, 250000}},
     {FLW_ENTRY_cuMemAddressReserve, {10000, 2000, 19000}, {0}},
     {FLW_ENTRY_cuMemAddressFree, {10000, 2000, 19000}, {0}},
-    /* Figures are for a handle of 2 MiB; larger handles cost more by the page, less than in
+    /* Figures are for a handle of 2 MiB; larger handles cost more by the page, but less than in
      * proportion (GMLake, table 1: handles of 128 MiB make the same memory 13 times cheaper). */
     {FLW_ENTRY_cuMemCreate, {100000, 29000, 193000}, {8000, 2300, 15000}},
     {FLW_ENTRY_cuMemMap, {2000, 2000, 4000}, {0}},

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: kernels: modules and functions by name, launches, and the device memory that a twin sees.
- * Does not: know what a twin computes.
+ * Owns: kernels: modules and functions by name, launches, and the twins' view of device memory.
+ * Does not: know the computation of a twin.
  *
- * A module's image is not read: a function is whatever twin was registered under its name.
- */
+ * A module's image is not read: a function is the twin registered under the name. */
 #include "simcuda/launch.h"
 
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 
 #define PARAMETER_MAX 64
 
-/* Registered for the process: resets do not touch it. */
+/* Registered for the process: resets do not affect it. */
 struct flw_kernel {
     struct flw_kernel *next;
     char *name;
@@ -79,8 +78,8 @@ void flw_sim_register(const char *kernel_name, flw_sim_twin twin)
     pthread_mutex_unlock(&flw_world.lock);
 }
 
-/* A parameter is as aligned as the largest power of two that divides its size, 16 at most: a struct's
- * true alignment is not known here. */
+/* A parameter is aligned to the largest power of two that divides the size, at most 16, because a
+ * struct's true alignment is unknown here. */
 static void lay_out(struct flw_kernel *kernel)
 {
     size_t end = 0;
@@ -121,8 +120,8 @@ void flw_sim_dimensions(const flw_sim_launch *launch, unsigned out[7])
     memcpy(out, launch->work->dimensions, sizeof launch->work->dimensions);
 }
 
-/* One block: the pointers, then the values. Without a layout the caller's values stay where they
- * are; such a launch runs before the call returns. */
+/* One block: the pointers, then the values. Without a layout the caller's values are not copied;
+ * such a launch runs before the call returns. */
 void flw_kernel_copy_parameters(struct flw_work *work)
 {
     const struct flw_kernel *kernel = work->kernel;
@@ -160,13 +159,13 @@ CUresult flw_kernel_run(struct flw_stream *stream, const struct flw_work *work, 
     return launch.error;
 }
 
-/* ---- what a twin sees ---- */
+/* ---- memory access by twins ---- */
 
 static bool may_access(flw_sim_launch *launch, const char *argument, uint64_t address, size_t bytes,
                        bool is_write)
 {
     if (launch->error != CUDA_SUCCESS) {
-        return false; /* the kernel is dead: it touches nothing more */
+        return false; /* the kernel is dead: no more accesses */
     }
     if (flw_check_is_on()) {
         struct flw_sim_range range = {.address = address, .bytes = bytes, .is_write = is_write};
@@ -190,7 +189,7 @@ static void report_byte(flw_sim_launch *launch, const char *argument, uint64_t a
                         (unsigned long long)launch->stream->id);
 }
 
-/* A byte that the shadow forbids; reported once an access. */
+/* Check the shadow of the bytes; one report per access. */
 static void check_shadow(flw_sim_launch *launch, const char *argument, uint64_t address,
                          size_t bytes, bool is_load)
 {
@@ -208,7 +207,7 @@ static void check_shadow(flw_sim_launch *launch, const char *argument, uint64_t 
 void flw_sim_load(flw_sim_launch *launch, const char *argument, void *to, uint64_t from,
                   size_t bytes)
 {
-    memset(to, 0xa5, bytes); /* what a refused load reads, and memory without contents */
+    memset(to, 0xa5, bytes); /* result of a refused load, and of memory without contents */
     if (!may_access(launch, argument, from, bytes, false)) {
         return;
     }
@@ -312,7 +311,7 @@ CUresult CUDAAPI cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *off
     return CUDA_SUCCESS;
 }
 
-/* "a single buffer that is passed in via the extra parameter": where each parameter lies in it. */
+/* Find each parameter in "a single buffer that is passed in via the extra parameter". */
 static CUresult unpack(const struct flw_kernel *kernel, void **extra, void **parameters)
 {
     enum {
@@ -344,7 +343,7 @@ static CUresult unpack(const struct flw_kernel *kernel, void **extra, void **par
 static CUresult give_launch(struct flw_call *call, struct flw_stream *stream,
                             struct flw_kernel *kernel, struct flw_work *work)
 {
-    /* a launch needs its stream's context to be current */
+    /* a launch needs the stream's context to be current */
     FLW_REFUSE_IF(flw_context_owner(stream->context) != flw_context_owner(call->context),
                   CUDA_ERROR_INVALID_HANDLE);
     FLW_REFUSE_IF(kernel->has_layout ? kernel->count > 0 && work->parameters == NULL

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: kernels: the C twins registered under kernels' names, and running one as an operation.
- * Does not: know what a twin computes.
- * Synchronization: the world's lock; a twin runs under it.
- */
+ * Does not: know the computation of a twin.
+ * Synchronization: the world's lock; a twin runs under it. */
 #ifndef FLW_SIMCUDA_LAUNCH_H
 #define FLW_SIMCUDA_LAUNCH_H
 
@@ -11,7 +10,7 @@
 
 CUresult flw_kernel_run(struct flw_stream *stream, const struct flw_work *work, uint64_t sequence,
                         const struct flw_order_clock *clock);
-/* Parameters by value, so that the launch may run later. */
+/* Copy the parameters, so that the launch may run later. */
 void flw_kernel_copy_parameters(struct flw_work *work);
 
 void flw_kernel_finish_all(void);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: regions (every stretch of address space that means something) and the allocations that are
- * one piece of memory at one address: cuMemAlloc, managed and pinned host memory.
+ * Owns: regions (every used range of addresses) and the allocations that are one piece of memory
+ * at one address: cuMemAlloc, managed and pinned host memory.
  * Does not: map handles (vmm.c) or allocate from pools (mempool.c).
  *
- * The ledger counts an allocation of less than 1 MiB in steps of 512 bytes, of more in pages of 2
- * MiB: the small ones of a driver share pages, the large ones do not. Padding is a red zone.
- */
+ * The ledger counts an allocation below 1 MiB in steps of 512 bytes, others in pages of 2 MiB: a
+ * driver's small allocations share pages, large ones do not. Padding is a red zone. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -178,7 +177,7 @@ static void unlink_freed(const struct flw_region *region)
     *place = region->next_freed;
 }
 
-/* Gives everything of the region back: contents, ledger, address. */
+/* Release everything of the region: contents, ledger, address. */
 static void drop(struct flw_region *region)
 {
     uint64_t begin = region->node.begin;
@@ -294,7 +293,7 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t 
     return CUDA_SUCCESS;
 }
 
-/* What begins there and only the caller may free yet; NULL: none. */
+/* Return the allocation that begins there and that only the caller may free yet; NULL: none. */
 static struct flw_region *live_allocation(uint64_t address)
 {
     struct flw_region *region = flw_region_find(address);
@@ -313,8 +312,8 @@ static CUresult free_memory(struct flw_call *call, CUdeviceptr pointer)
     }
     struct flw_region *region = live_allocation(pointer);
     FLW_REFUSE_IF(region == NULL, CUDA_ERROR_INVALID_VALUE);
-    /* "this API may perform implicit synchronization": it does. What the host may conclude from
-     * "may" is nothing, so the checker takes this for no observation. */
+    /* "this API may perform implicit synchronization": it does. The host must not conclude
+     * anything from "may", so for the checker this is no observation. */
     flw_order_wait_device(call->thread, region->device);
     region = live_allocation(pointer);
     /* another thread freed it while this one waited */
@@ -323,9 +322,9 @@ static CUresult free_memory(struct flw_call *call, CUdeviceptr pointer)
     return CUDA_SUCCESS;
 }
 
-/* The header says of cuMemFreeAsync "memory to free"; NVIDIA's programming guide, in "Stream-Ordered
- * Memory Allocator", that it may be cudaMalloc's too, and that accesses come before the free as for any other.
- * Of managed memory neither speaks. */
+/* The header's text for cuMemFreeAsync is "memory to free"; NVIDIA's programming guide,
+ * "Stream-Ordered Memory Allocator", adds that it may be cudaMalloc's too, and that accesses
+ * precede the free as for any other. Neither mentions managed memory. */
 CUresult flw_memory_free_in_order(struct flw_stream *stream, uint64_t address)
 {
     struct flw_region *region = live_allocation(address);
@@ -367,8 +366,9 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr pointer)
 
 #define HUGE_PAGE (2ull << 20)
 
-/* What is a whole number of huge pages begins at one, as a driver's does. Of the kernel that is true from
- * version 6.7 on only, and of an emulator never: it is seen to here, so that a world is the same everywhere. */
+/* A whole number of huge pages begins at a huge page, as with a driver. The kernel guarantees that
+ * only from version 6.7 on, and an emulator never does, so it is done here: worlds are the same
+ * everywhere. */
 static unsigned char *map_aligned(uint64_t bytes)
 {
     uint64_t align = bytes % HUGE_PAGE == 0 ? HUGE_PAGE : FLW_PAGE;

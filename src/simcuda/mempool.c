@@ -2,13 +2,12 @@
  *
  * Owns: a model of the driver's stream-ordered pools: chunks from the ledger, best fit among free
  * blocks, reuse in stream order, after completion, or by an inserted wait when memory is short.
- * Does not: claim to be NVIDIA's allocator: its inside is not published, and reports call this a
- * model.
+ * Does not: claim to be NVIDIA's allocator: the internals are not published, and reports call this
+ * a model.
  *
  * INVARIANTS  the blocks of a chunk cover it without gap or overlap; the free blocks, and no
  *             others, are in the pool's tree of them; used = sum of live blocks; reserved = sum of
- *             chunks
- */
+ *             chunks */
 #include <stdlib.h>
 
 #include "base/bits.h"
@@ -21,10 +20,11 @@
 
 struct block {
     struct flw_tree_node node;
-    struct flw_tree_node free_node; /* of the pool's free blocks, while free: no addresses, keys */
+    struct flw_tree_node free_node; /* of the pool's free blocks, while free: keys instead of
+                                        addresses */
     struct flw_region *chunk;
     bool is_live, is_graphs;
-    struct flw_position freed; /* sequence 0: done long ago */
+    struct flw_position freed; /* sequence 0: complete long ago */
     struct flw_order_clock freed_clock;
 };
 
@@ -36,7 +36,7 @@ static void refresh_high(struct flw_memory_pool *pool)
 
 /* ---- blocks ---- */
 
-/* A place in the order of free blocks: by size, then the latest first. */
+/* Return a key in the order of free blocks: by size, then the latest first. */
 static uint64_t key_of(uint64_t bytes, uint32_t since_latest)
 {
     return (bytes / STEP_BYTES) << 32 | since_latest;
@@ -97,7 +97,7 @@ static bool can_merge(const struct block *a, const struct block *b)
            (a->freed.sequence != 0 && b->freed.sequence != 0 && a->freed.slot == b->freed.slot);
 }
 
-/* Joins the block with its right neighbour where both may be reused under one condition. */
+/* Join the block with the right neighbour if both may be reused under one condition. */
 static void merge_right(struct flw_memory_pool *pool, struct block *left)
 {
     struct flw_tree_node *next = left->node.next;
@@ -250,8 +250,7 @@ static void give_out(struct flw_memory_pool *pool, struct block *block, uint64_t
     refresh_high(pool);
 }
 
-/* The operation that the allocation or the free is, for the checker: it owns the range from here
- * on. */
+/* The operation of the allocation or free, for the checker: it owns the range from here on. */
 static CUresult mark(struct flw_stream *stream, const struct block *block, const char *name,
                      struct flw_position *position)
 {
@@ -308,7 +307,8 @@ static CUresult allocate(struct flw_memory_pool *pool, struct flw_stream *stream
         return error;
     }
     if (flw_check_is_on()) {
-        flw_clock_join(&stream->clock, &block->freed_clock); /* reuse is allowed: it was ordered */
+        flw_clock_join(&stream->clock, &block->freed_clock); /* reuse is permitted: it was
+                                                                 ordered */
     }
     give_out(pool, block, bytes);
     error = mark(stream, block, flw_check_allocates, NULL);
@@ -353,7 +353,7 @@ static CUresult free_block(struct flw_stream *stream, CUdeviceptr pointer)
     bool stays = block->is_graphs;
     CUresult result = mark(stream, block, flw_check_frees, stays ? NULL : &position);
     if (result != CUDA_SUCCESS || stays) {
-        return result; /* the graph's memory goes with the graph */
+        return result; /* the graph's memory ends with the graph */
     }
     block->freed = position;
     if (flw_check_is_on()) {
@@ -392,8 +392,8 @@ CUresult flw_pool_free_now(uint64_t address)
     return CUDA_SUCCESS;
 }
 
-/* The graph's last reference went: its launches are done, so the driver itself may reuse the block.
- */
+/* The graph's last reference is gone: the launches are complete, so the driver itself may reuse
+ * the block. */
 void flw_pool_free_of_graph(uint64_t address)
 {
     struct block *block = live_block_at(address);

@@ -3,8 +3,7 @@
  * Owns: the memset entry points: one value of 1, 2 or 4 bytes over a rectangle of rows.
  * Does not: write bytes (work.c) or order the write (schedule.c).
  *
- * The plain forms work on the legacy stream and, for device memory, do not wait.
- */
+ * The plain forms use the legacy stream and, for device memory, do not wait. */
 #include "simcuda/forms.h"
 #include "simcuda/storage.h"
 
@@ -62,7 +61,7 @@ static CUresult fill_now(struct rectangle area, CUstream handle)
     return fill_on(FLW_ENTRY_cuMemsetD8_v2, area, handle);
 }
 
-/* ---- the entry points: on which stream, and the entry that an asynchronous one counts as */
+/* ---- the entry points: their stream, and the entry that an asynchronous one counts as */
 
 #define ROW_NOW(symbol, type, on)                                            \
     CUresult CUDAAPI symbol(CUdeviceptr pointer, type value, size_t count)   \

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how work is ordered: streams, events, the scheduler, captures and graphs.
- * Does not: know what the work does to memory (storage.h, check.h).
- * Synchronization: the world's lock.
- */
+ * Owns: the order of work: streams, events, the scheduler, captures and graphs.
+ * Does not: access memory (storage.h, check.h).
+ * Synchronization: the world's lock. */
 #ifndef FLW_SIMCUDA_ORDER_H
 #define FLW_SIMCUDA_ORDER_H
 
@@ -13,7 +12,7 @@ enum flw_stream_kind {
     FLW_STREAM_LEGACY,      /* waits for every blocking stream, and they for it */
     FLW_STREAM_PER_THREAD,  /* a blocking stream of one thread */
     FLW_STREAM_BLOCKING,    /* cuStreamCreate with CU_STREAM_DEFAULT */
-    FLW_STREAM_NON_BLOCKING /* no tie to the legacy stream */
+    FLW_STREAM_NON_BLOCKING /* independent of the legacy stream */
 };
 
 enum flw_work_kind {
@@ -28,14 +27,14 @@ enum flw_work_kind {
     FLW_WORK_WAIT
 };
 
-/* What an operation does. Pointers belong to the caller of flw_order_submit; a copy that outlives
- * the call is made by flw_work_copy and ended by flw_work_finish. */
+/* An operation. Pointers belong to the caller of flw_order_submit; a copy that outlives the call
+ * is created by flw_work_copy and ended by flw_work_finish. */
 struct flw_work {
     enum flw_work_kind kind;
     const char *name;             /* for reports: "touch", "memset", the kernel's name */
-    struct flw_sim_range *ranges; /* what is touched; kernels tell as they run */
+    struct flw_sim_range *ranges; /* accessed ranges; kernels report theirs as they run */
     size_t range_count;
-    uint64_t to, from, bytes; /* memset: bytes is the whole; copy: device side addresses */
+    uint64_t to, from, bytes; /* memset: bytes is the total; copy: device side addresses */
     void *host_to;            /* copy to the host */
     const void *host_from;    /* copy from the host */
     unsigned char *staged;    /* owned: the bytes of pageable host memory */
@@ -62,26 +61,26 @@ struct flw_operation {
     bool is_running;
     struct flw_position *waits;
     uint32_t wait_count;
-    struct flw_order_clock clock; /* with the checker: what comes before it */
+    struct flw_order_clock clock; /* with the checker: everything that precedes it */
 };
 
 struct flw_stream {
     CUstream handle; /* NULL for the default streams */
-    uint64_t id;     /* never used twice */
+    uint64_t id;     /* never reused */
     struct flw_context *context;
     struct flw_thread *thread; /* per-thread only */
     enum flw_stream_kind kind;
     unsigned flags;
     int priority;
-    bool is_alive; /* else it lives on until its queue is empty */
+    bool is_alive; /* otherwise it exists until the queue is empty */
     uint32_t slot;
-    uint64_t done_ns; /* FLW_SIM_CLOCK: when its last operation is done */
+    uint64_t done_ns; /* FLW_SIM_CLOCK: completion of the last operation */
     struct flw_operation *head, *tail;
     uint32_t depth, active_index;
     struct flw_order_clock clock;
     uint64_t host_version;
     struct flw_capture *capture; /* NULL: not capturing */
-    uint32_t *capture_tips;      /* nodes that its next node depends on */
+    uint32_t *capture_tips;      /* nodes that the next node depends on */
     uint32_t capture_tip_count;
     struct flw_stream *next, *previous; /* of the context */
     struct flw_stream *thread_next;
@@ -91,11 +90,11 @@ struct flw_event {
     CUevent handle;
     struct flw_context *context;
     unsigned flags;
-    struct flw_position *positions; /* what it stands for; none: complete */
+    struct flw_position *positions; /* the recorded work; none: complete */
     uint32_t count, capacity;
     uint64_t done_ns;
     struct flw_order_clock clock;
-    uint64_t capture_id; /* last recorded inside this capture, else 0 */
+    uint64_t capture_id; /* last recorded inside this capture, otherwise 0 */
     uint32_t *capture_tips;
     uint32_t capture_tip_count;
 };
@@ -109,21 +108,21 @@ static inline uint64_t flw_clock_get(const struct flw_order_clock *clock, uint32
 {
     return slot < clock->count ? clock->at[slot] : 0;
 }
-/* The host has seen all of this complete: work given from now on comes after it. */
+/* The host has observed all of this as complete: later work follows it. */
 void flw_clock_host_saw(const struct flw_order_clock *clock);
 void flw_clock_host_saw_position(const struct flw_position *position);
 
 /* stream.c */
 struct flw_stream *flw_stream_make(struct flw_context *context, enum flw_stream_kind kind);
-/* With a handle, as cuStreamCreate does. */
+/* With a handle, as cuStreamCreate. */
 CUresult flw_stream_create(struct flw_context *context, CUstream *out, unsigned flags,
                            int priority);
-/* Takes it out of the context; ends it now or when its queue is empty. */
+/* Remove it from the context; end it now or when the queue is empty. */
 void flw_stream_end(struct flw_stream *stream);
 void flw_stream_free(struct flw_stream *stream);
-/* The stream that a handle means in this thread now; NULL with the error to answer. */
+/* Return the stream of a handle in this thread now; NULL with the error to return. */
 struct flw_stream *flw_stream_find(struct flw_thread *thread, CUstream handle, CUresult *error);
-/* flw_call_enter for a call on one stream: it is call->stream where the answer is CUDA_SUCCESS. */
+/* flw_call_enter for a call on one stream: call->stream is set if the result is CUDA_SUCCESS. */
 CUresult flw_stream_enter(struct flw_call *call, enum flw_entry entry, unsigned needs,
                           CUstream handle);
 static inline bool flw_stream_is_blocking(const struct flw_stream *stream)
@@ -138,53 +137,55 @@ void flw_event_finish_all(void);
 /* work.c */
 void flw_work_copy(struct flw_work *work, const struct flw_work *from);
 void flw_work_finish(struct flw_work *work);
-/* Do it. `clock` is what comes before it. CUDA_SUCCESS or a device error. */
+/* Run it. `clock` has everything that precedes it. CUDA_SUCCESS or a device error. */
 CUresult flw_work_do(struct flw_stream *stream, struct flw_work *work, uint64_t sequence,
                      const struct flw_order_clock *clock);
 
 /* schedule.c */
-/* Give work to a stream; `out` (may be NULL) is its position. Capturing: it becomes a node. */
+/* Submit work to a stream; `out` (may be NULL) is the position. While capturing it
+ * becomes a node. */
 CUresult flw_order_submit(struct flw_stream *stream, struct flw_work *work,
                           struct flw_position *out);
 bool flw_order_is_done(const struct flw_position *position);
 /* Wait, as a synchronising call does. The lock may be dropped on the way. */
-/* The same without the host learning anything. */
+/* The same, without an observation by the host. */
 void flw_order_run_until(struct flw_thread *thread, const struct flw_position *position);
 void flw_order_wait(struct flw_thread *thread, const struct flw_position *position);
 void flw_order_wait_context(struct flw_thread *thread, struct flw_context *context);
 void flw_order_wait_device(struct flw_thread *thread, struct flw_device *device);
-/* Complete up to n operations in any order allowed. */
+/* Complete up to n operations in any permitted order. */
 uint64_t flw_order_step(struct flw_thread *thread, uint64_t n, bool with_host_functions);
-/* FLW_SIM_RANDOM: now and then something completes. */
+/* FLW_SIM_RANDOM: occasionally complete an operation. */
 void flw_order_drift(struct flw_thread *thread, bool with_host_functions);
-/* "Not ready" was the answer for an event or a stream: a host that asks on and on lets time pass.
- * FLW_SIM_RANDOM: something may complete. FLW_SIM_CLOCK: from the 33rd time in a row on the clock
- * moves, twice as far each time. In a row: with no call, no touch and no advance in between. */
+/* After a result of "not ready" for an event or a stream: let time pass for a host that polls.
+ * FLW_SIM_RANDOM: an operation may complete. FLW_SIM_CLOCK: from the 33rd query in a row the clock
+ * moves, twice as far each time. In a row: without a call, a touch or an advance in between. */
 void flw_order_asked(struct flw_thread *thread, const void *handle);
 void flw_order_advance(struct flw_thread *thread, uint64_t to_ns);
-/* With the lock dropped; driver calls from inside fail. */
+/* Run it with the lock released; driver calls inside fail. */
 void flw_order_run_host_function(struct flw_thread *thread, CUhostFn function, void *argument);
 void flw_order_finish(void);
 struct flw_position flw_order_last(const struct flw_stream *stream);
 
 /* capture.c */
-/* FLW_CALL_UNSAFE: is the call prohibited? It then kills the captures it collides with. */
+/* FLW_CALL_UNSAFE: refuse the call if it is prohibited; it then invalidates the captures that it
+ * conflicts with. */
 CUresult flw_capture_refuse_unsafe(struct flw_thread *thread);
 CUresult flw_capture_add(struct flw_stream *stream, struct flw_work *work);
-/* Work on the legacy stream while a blocking stream of the context captures. */
+/* Refuse work on the legacy stream while a blocking stream of the context is captured. */
 CUresult flw_capture_refuse_legacy(struct flw_stream *stream);
 CUresult flw_capture_record(struct flw_stream *stream, struct flw_event *event);
 CUresult flw_capture_wait(struct flw_stream *stream, struct flw_event *event);
 void flw_capture_kill(struct flw_capture *capture);
-/* The one that the event was last recorded in, where that goes on. */
+/* Invalidate the capture that the event was last recorded in, if it is open. */
 void flw_capture_kill_of_event(const struct flw_event *event);
 void flw_capture_kill_context(struct flw_context *context);
 void flw_capture_stream_ends(struct flw_stream *stream);
 void flw_capture_finish_all(void);
-/* Last recorded in a live capture? Then the capture's id, else 0. */
+/* Return the id of the open capture in which it was last recorded, otherwise 0. */
 uint64_t flw_capture_of_event(const struct flw_event *event);
 
-/* graph.c: a program is what a graph, its executables and their launches share. */
+/* graph.c: a program is shared by a graph, the executables and their launches. */
 struct flw_program *flw_program_make(void);
 void flw_program_retain(struct flw_program *program);
 void flw_program_release(struct flw_program *program);
@@ -192,10 +193,10 @@ uint32_t flw_program_add(struct flw_program *program, const struct flw_work *wor
                          const uint32_t *tips, uint32_t tip_count);
 CUresult flw_program_do(struct flw_program *program, struct flw_stream *stream, uint64_t sequence,
                         const struct flw_order_clock *clock);
-/* Is node `index` one of the tips or before one? */
+/* True if node `index` is one of the tips or precedes one. */
 bool flw_program_is_before(const struct flw_program *program, uint32_t index, const uint32_t *tips,
                            uint32_t tip_count);
-/* A captured allocation's memory goes when the last graph and executable of the program go. */
+/* Free a captured allocation's memory with the last graph and executable of the program. */
 void flw_program_own_memory(struct flw_program *program, uint64_t address);
 bool flw_program_owns_memory(const struct flw_program *program, uint64_t address);
 struct flw_program *flw_capture_program(const struct flw_capture *capture);

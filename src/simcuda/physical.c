@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: memory of a device, its contents where the world has contents, its place in the ledger.
- * Does not: map it anywhere.
+ * Owns: memory of a device, the contents if the world has contents, the entry in the ledger.
+ * Does not: map it.
  *
- * Contents are the host's own pages. A handle that is exported moves into a memfd then, at the same place,
- * so that another process sees the same bytes; without contents the memfd is empty and costs no memory.
- * New memory is filled with seeded garbage, never zeros.
- */
+ * Contents are the host's own pages. A handle that is exported is then moved into a memfd, at the
+ * same address, so that another process sees the same bytes; without contents the memfd is empty
+ * and costs no memory. New memory is filled with seeded garbage, never zeros. */
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -59,7 +58,7 @@ static bool make_content(struct flw_physical *physical)
     return !flw_check_is_on() || flw_shadow_make(physical);
 }
 
-/* The bytes so far are the file's. */
+/* Copy the present bytes into the file. */
 static bool fill_file(const struct flw_physical *physical)
 {
     for (uint64_t at = 0; at < physical->bytes;) {

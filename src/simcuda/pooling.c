@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: driver pools as objects: the default one of a device, explicit ones, their attributes.
- * Does not: allocate from them (mempool.c).
- */
+ * Does not: allocate from them (mempool.c). */
 #include <stdlib.h>
 
 #include "base/bits.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the list of profiles, reading their names, the choice, and what a profile makes of a world.
- * README.md says for each what it stands for, and how that is known.
- */
+ * Owns: the list of profiles, parsing their names, the choice, and their effects on a world.
+ * README.md has the real drivers of each, with sources. */
 #include "simcuda/profile.h"
 
 #include <stdio.h>
@@ -14,31 +13,31 @@
 #include "simcuda/order.h"
 
 #define VARIABLE "FALLOW_SIMCUDA"
-#define SLOW_NS  3000000ull /* of a call that makes or unmakes memory; a guess */
+#define SLOW_NS  3000000ull /* of a call that creates or releases memory; an estimate */
 
 FLW_SIM_EXPORT int flw_sim_play(const char *names, char *message, size_t bytes);
 FLW_SIM_EXPORT const char *flw_sim_played(void);
 
-static struct flw_profile chosen; /* for worlds that begin */
-static bool is_wrong;             /* the environment's names */
+static struct flw_profile chosen; /* for new worlds */
+static bool is_wrong;             /* the environment variable's names are invalid */
 bool flw_profile_is_chosen_old;
 
 /* ---- names */
 
-/* A stretch of the text: what lies between two of its marks. */
+/* A part of the text between two separators. */
 struct word {
     const char *begin;
     size_t length;
 };
 
-/* One name of the list with what is tied to it: NAME[:call][@from][=error]. */
+/* One name of the list with the options: NAME[:call][@from][=error]. */
 struct item {
     struct word name, call, from, error;
 };
 
 struct reader {
     struct flw_profile *profile;
-    char *message; /* a sentence about the first mistake */
+    char *message; /* a message about the first mistake */
     size_t bytes;
 };
 
@@ -50,7 +49,7 @@ static bool is_word(struct word word, const char *text)
     return strlen(text) == word.length && memcmp(word.begin, text, word.length) == 0;
 }
 
-/* "%.*s" of a word, a sentence around it. */
+/* Write a message with a word in place of "%.*s". */
 static bool complain(const struct reader *reader, struct word word, const char *sentence)
 {
     if (reader->message != NULL) {
@@ -234,7 +233,7 @@ bool flw_profile_is_wrong(void)
     return is_wrong;
 }
 
-/* ---- what it makes of a world */
+/* ---- effects on a world */
 
 #define VERSION_OLD 12000
 
@@ -247,7 +246,7 @@ void flw_profile_begin(bool is_default)
         w->config.without_vmm = w->config.without_rdma = 1;
     }
     if (profile->is_old) {
-        w->config.without_fabric = 1; /* the kind of handle came later */
+        w->config.without_fabric = 1; /* this kind of handle is newer */
         if (w->config.driver_version > VERSION_OLD) {
             w->config.driver_version = VERSION_OLD;
         }
@@ -282,7 +281,7 @@ bool flw_profile_permits_fabric(void)
     return from == 0 || ++flw_world.fabric_count < from;
 }
 
-/* Of a page that is not there mincore says so. What the driver gave lies elsewhere. */
+/* mincore reports pages that are not mapped. The simulated driver's memory is elsewhere. */
 bool flw_profile_reads(uint64_t address)
 {
     bool is_host = address < FLW_SPACE_BEGIN || address >= FLW_SPACE_END;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: profiles: which drivers, of those that programs meet, the world plays; each by its name.
- * Does not: play them: a module asks for the trait that concerns it.
- * Synchronization: the world's lock; what was chosen is read without it too, by the loader.
- */
+ * Owns: profiles: the real drivers that the world imitates, by name.
+ * Does not: imitate them: a module queries the property that concerns it.
+ * Synchronization: the world's lock; the loader reads the choice without it. */
 #ifndef FLW_SIMCUDA_PROFILE_H
 #define FLW_SIMCUDA_PROFILE_H
 
@@ -13,9 +12,9 @@
 #include "driver/driver_types.h"
 
 #define FLW_REFUSAL_MAX   16
-#define FLW_PROFILE_BYTES 256 /* of the names, the end included */
+#define FLW_PROFILE_BYTES 256 /* of the names, including the terminator */
 
-/* An entry point answers an error from its n-th call on. */
+/* An entry point fails from the n-th call on. */
 struct flw_refusal {
     unsigned entry;
     uint64_t from; /* 1: always */
@@ -29,7 +28,7 @@ struct flw_profile {
     bool reads_host;   /* a device can read all memory that the process has mapped */
     bool has_contents; /* memory of a world that no program configured has contents */
     uint64_t
-        no_fabric_from; /* the n-th handle for fabric is not permitted, nor a later one; 0: all are */
+        no_fabric_from; /* the n-th and later handles for fabric are not permitted; 0: all are */
     unsigned refusal_count;
     struct flw_refusal refusal[FLW_REFUSAL_MAX];
     char names[FLW_PROFILE_BYTES]; /* as given; "": none */
@@ -38,25 +37,27 @@ struct flw_profile {
 struct flw_call;
 struct flw_device;
 
-/* Apply the chosen profiles to the world's config and faults. `is_default`: no program gave the config. */
+/* Apply the chosen profiles to the world's config and faults. `is_default`: the config is not a
+ * program's. */
 void flw_profile_begin(bool is_default);
-/* FALLOW_SIMCUDA names none that is known: no world may be used. */
+/* True if FALLOW_SIMCUDA has an unknown name: no world may be used. */
 bool flw_profile_is_wrong(void);
 
-/* What a slow driver does inside a call that makes or unmakes memory of `device` (NULL: nothing): waits
- * for its work and takes its time. The lock may be dropped on the way; the host has seen nothing. */
+/* Wait as a slow driver does inside a call that creates or releases memory of `device` (NULL: no
+ * wait): for the device's work and a fixed time. The lock may be released meanwhile; the host
+ * observes nothing. */
 void flw_profile_stall(struct flw_call *call, struct flw_device *device);
-/* May one more handle for fabric be made? Without an IMEX channel none may. */
+/* True if one more handle for fabric is permitted; without an IMEX channel none is. */
 bool flw_profile_permits_fabric(void);
-/* Is there memory of the process at the address, and do devices read it? */
+/* True if the process has memory at the address and devices can read it. */
 bool flw_profile_reads(uint64_t address);
 
-/* For the loader: worlds that begin are an old driver's. */
+/* For the loader: new worlds are an old driver's. */
 extern __attribute__((visibility("hidden"))) bool flw_profile_is_chosen_old;
 
-/* Defines an entry point that an old driver lacks: dlsym then answers NULL while the profile is chosen.
- * `symbol` is defined by what follows, under the name symbol##_since. The resolver runs in the loader,
- * where nothing of a sanitizer may be called. */
+/* Define an entry point that an old driver lacks: dlsym then returns NULL while the profile is
+ * chosen. The following code defines `symbol` under the name symbol##_since. The resolver runs in
+ * the loader, which must not call a sanitizer. */
 #define FLW_SIM_NEWER(symbol, parameters)                                                  \
     static CUresult symbol##_since parameters;                                             \
     typedef CUresult symbol##_type parameters;                                             \

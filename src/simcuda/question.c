@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: questions about addresses: ranges, pointer attributes, handles for other processes.
- * Does not: give memory (memory.c) or open another process's.
- */
+ * Owns: queries of addresses: ranges, pointer attributes, handles for other processes.
+ * Does not: allocate memory (memory.c) or open another process's. */
 #include <string.h>
 #include <unistd.h>
 
@@ -12,8 +11,8 @@
 #include "simcuda/mempool.h"
 #include "simcuda/storage.h"
 
-/* "the allocation by cuMemAlloc() or cuMemAllocPitch() that contains the input pointer"; under a
- * reservation it is the mapping, which stands for one handle. */
+/* "the allocation by cuMemAlloc() or cuMemAllocPitch() that contains the input pointer"; in a
+ * reservation it is the mapping, which has one handle. */
 static bool range_of(uint64_t address, uint64_t *begin, uint64_t *bytes)
 {
     uint64_t end;
@@ -67,8 +66,9 @@ static struct flw_device *device_of(uint64_t address)
     return region->device;
 }
 
-/* What other processes and network adapters may have of the memory. cuMemAlloc's can be had by handle
- * (cuIpcGetMemHandle) and registered; cuMemCreate's as its properties say; nothing else can. */
+/* True if other processes or network adapters can get the memory. cuMemAlloc's memory has handles
+ * (cuIpcGetMemHandle) and can be registered; cuMemCreate's as the properties state; all other
+ * memory cannot. */
 static bool is_registrable(const struct flw_region *region, const struct flw_mapping *mapping)
 {
     return !flw_world.config.without_rdma &&
@@ -105,7 +105,7 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUd
 {
     uint64_t begin;
     uint64_t bytes;
-    /* not a pointer that this driver gave */
+    /* not a pointer of this driver */
     FLW_REFUSE_IF(!range_of(pointer, &begin, &bytes), CUDA_ERROR_INVALID_VALUE);
     struct flw_region *region = flw_region_find(pointer);
     struct flw_device *device = device_of(pointer);
@@ -164,7 +164,7 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
     return pointer_attribute(data, attribute, pointer);
 }
 
-/* What an attribute takes; 0: there is none of that number. */
+/* Size of an attribute; 0: no such attribute. */
 static const unsigned char attribute_bytes[] = {
     [CU_POINTER_ATTRIBUTE_CONTEXT] = sizeof(CUcontext),
     [CU_POINTER_ATTRIBUTE_MEMORY_TYPE] = sizeof(unsigned),
@@ -189,8 +189,8 @@ static bool is_attribute(CUpointer_attribute attribute)
 }
 
 /* "this function will not return an error when the ptr encountered is not a valid CUDA pointer.
- * Instead, the attributes are assigned default NULL values and CUDA_SUCCESS is returned." A device is -2
- * then, as the driver answers for memory of no device. */
+ * Instead, the attributes are assigned default NULL values and CUDA_SUCCESS is returned." A device
+ * is -2 then, as drivers return for memory of no device. */
 static void clear_attribute(void *data, CUpointer_attribute attribute)
 {
     int none = -2;
@@ -221,7 +221,7 @@ CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute at
     struct flw_region *region = flw_region_find(pointer);
     FLW_REFUSE_IF(value == NULL || region == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
                   CUDA_ERROR_INVALID_VALUE);
-    /* as a driver was seen to answer for mapped memory */
+    /* as observed with a driver for mapped memory */
     FLW_REFUSE_IF(region->kind == FLW_REGION_RESERVATION, CUDA_ERROR_NOT_SUPPORTED);
     unsigned wanted;
     memcpy(&wanted, value, sizeof wanted);
@@ -231,7 +231,7 @@ CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute at
 
 /* "If a region of memory is freed with cuMemFree() and a subsequent call to cuMemAlloc() returns
  * memory with the same device address, cuIpcGetMemHandle() will return a unique handle for the new
- * memory." An address inside gives the handle of the whole allocation. */
+ * memory." An address inside returns the handle of the whole allocation. */
 CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
     FLW_CALL(cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
@@ -245,7 +245,7 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
     return CUDA_SUCCESS;
 }
 
-/* ---- the memory as a file for another driver */
+/* ---- memory as a file for another driver */
 
 /* "All the physical allocations backing the address range must be resident on the same device and have
  * identical allocation properties." */
@@ -261,7 +261,7 @@ static CUresult is_one_kind(uint64_t begin, uint64_t end)
     }
     return first->physical->properties.allocFlags.gpuDirectRDMACapable != 0
                ? CUDA_SUCCESS
-               : CUDA_ERROR_NOT_SUPPORTED; /* a guess: it was not made to be registered */
+               : CUDA_ERROR_NOT_SUPPORTED; /* an estimate: it was not created for registration */
 }
 
 static CUresult can_be_a_file(uint64_t begin, uint64_t bytes, unsigned long long flags)
@@ -273,7 +273,7 @@ static CUresult can_be_a_file(uint64_t begin, uint64_t bytes, unsigned long long
         end > region->node.end) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    /* The flag asks for what only devices have whose memory is coherent with the processor's. */
+    /* The flag requires memory that is coherent with the processor's. */
     FLW_REFUSE_IF(flw_world.config.without_rdma || region->kind == FLW_REGION_HOST || flags != 0,
                   CUDA_ERROR_NOT_SUPPORTED);
     if (region->kind == FLW_REGION_RESERVATION) {
@@ -285,7 +285,7 @@ static CUresult can_be_a_file(uint64_t begin, uint64_t bytes, unsigned long long
                : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* A file of the range's size, as a dma-buf has one; nothing can be read from it. */
+/* Create a file of the range's size, as a dma-buf has; nothing can be read from it. */
 static CUresult make_file(int *out, uint64_t bytes)
 {
     int file = flw_sealed_file_make("simcuda-dma-buf", bytes);

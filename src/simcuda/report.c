@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the sentences about broken rules, and the names that callers gave to ranges.
- * Does not: find what is broken.
- */
+ * Owns: the messages about violations, and the names that callers gave to ranges.
+ * Does not: find violations. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: when given work is done. Two models behind one door (flw_order_submit):
- *   queues (FLW_SIM_RANDOM, FLW_SIM_HELD)  an operation waits in its stream's queue until the
- *     scheduler picks it. It may be picked when it is the head of its queue and all that it waits
- * for is done; which of several such heads is picked is up to the seed. What an operation waits for
- *     was given before it, so the operation given first can always run: nothing hangs.
- *   the clock (FLW_SIM_CLOCK)  a stream keeps the time when its last operation is done. O(1).
- * Does not: know what work does (work.c), nor when the host may ask (stream.c, event.c).
+ * Owns: the completion of submitted work. Two models behind one function (flw_order_submit):
+ *   queues (FLW_SIM_RANDOM, FLW_SIM_HELD)  an operation waits in the stream's queue until the
+ *     scheduler picks it. It may be picked when it is the head of the queue and everything that it
+ *     waits for is complete; the seed chooses among several such heads. An operation only waits for
+ *     earlier ones, so the earliest can always run: nothing hangs.
+ *   the clock (FLW_SIM_CLOCK)  a stream has the completion time of the last operation. O(1).
+ * Does not: run operations (work.c), or serve queries (stream.c, event.c).
  *
- * The legacy stream: its operations wait for all blocking streams of the context, and theirs for it
- * ("implicit stream which synchronizes with all other streams in the same context except for
- * non-blocking streams").
- */
+ * The legacy stream: the operations wait for all blocking streams of the context, and theirs for
+ * it ("implicit stream which synchronizes with all other streams in the same context except for
+ * non-blocking streams"). */
 #include <stdlib.h>
 
 #include "base/bits.h"
@@ -34,7 +33,7 @@ bool flw_order_is_done(const struct flw_position *position)
     return flw_world.slot[position->slot].completed >= position->sequence;
 }
 
-/* ---- what comes before an operation ---- */
+/* ---- predecessors of an operation ---- */
 
 struct before {
     struct flw_position *positions;
@@ -62,7 +61,7 @@ static void come_after_stream(struct flw_stream *stream, struct flw_stream *othe
     }
 }
 
-/* The ties of the legacy stream. `before` may be NULL: order clocks only. */
+/* Add the legacy stream's order. `before` may be NULL: order clocks only. */
 static void tie_legacy(struct flw_stream *stream, struct before *before)
 {
     struct flw_context *context = stream->context;
@@ -161,7 +160,7 @@ static CUresult submit_on_clock(struct flw_stream *stream, struct flw_work *work
         insert_due(operation);
         return CUDA_SUCCESS;
     }
-    /* Given order is one of the orders allowed, so contents change at once. */
+    /* The order of submission is a permitted order, so contents change at once. */
     return flw_work_do(stream, work, sequence, &stream->clock);
 }
 
@@ -212,7 +211,7 @@ static void free_operation(struct flw_operation *operation)
     free(operation);
 }
 
-/* What the head still waits for, or NULL: it may run. Waits that are done are dropped. */
+/* Return what the head still waits for, or NULL: it may run. Completed waits are removed. */
 static const struct flw_position *head_waits_for(struct flw_stream *stream)
 {
     struct flw_operation *head = stream->head;
@@ -305,7 +304,7 @@ void flw_order_drift(struct flw_thread *thread, bool with_host_functions)
     }
 }
 
-/* The host stops until then, in a call that may wait for several things. */
+/* Stop the host until then, in a call that may wait for several things. */
 static void stop_host(struct flw_thread *thread, uint64_t until_ns)
 {
     struct flw_world *w = &flw_world;
@@ -397,7 +396,7 @@ void flw_order_wait(struct flw_thread *thread, const struct flw_position *positi
     }
 }
 
-/* Snapshot first: what is given while this waits is not waited for. */
+/* Snapshot first: work submitted during the wait is not waited for. */
 static uint32_t snapshot(const struct flw_context *context, const struct flw_device *device,
                          struct flw_position **out)
 {
@@ -429,7 +428,7 @@ static void wait_queues(struct flw_thread *thread, const struct flw_context *con
 
 void flw_order_wait_context(struct flw_thread *thread, struct flw_context *context)
 {
-    /* Dead streams of the context count too: every position given so far. */
+    /* Dead streams of the context count too: every position so far. */
     struct flw_order_clock seen = {0};
     if (flw_check_is_on()) {
         for (uint32_t i = 0; i < flw_world.slot_count; i++) {
@@ -486,7 +485,7 @@ static CUresult submit_to_queue(struct flw_stream *stream, const struct flw_work
     return CUDA_SUCCESS;
 }
 
-/* A full queue: the call blocks until the device has taken something. */
+/* A full queue: the call blocks until the device has taken an operation. */
 static void make_room(struct flw_thread *thread, struct flw_stream *stream)
 {
     if (flw_world_is_mild(FLW_SIM_MILD_QUEUE_DEPTH)) {
@@ -511,7 +510,7 @@ CUresult flw_order_submit(struct flw_stream *stream, struct flw_work *work,
     if (flw_world_runs_on_clock()) {
         result = submit_on_clock(stream, work);
         if (result != CUDA_SUCCESS) {
-            /* The work failed on the device; that it was given did not. */
+            /* The work failed on the device; the submission did not. */
             flw_context_break(stream->context, result);
             result = CUDA_SUCCESS;
         }

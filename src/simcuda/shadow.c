@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the shadow bytes of shadow.h.
- * Does not: report: the reader knows the kernel and the argument.
- */
+ * Does not: report: the reader has the kernel and the argument. */
 #include "simcuda/shadow.h"
 
 #include <string.h>

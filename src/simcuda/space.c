@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the holes of space.h: an ordered tree for merging, lists by size for finding.
- * Does not: know what lies at an address.
- */
+ * Owns: the holes of space.h: an ordered tree for merging, lists by size for searching.
+ * Does not: know the memory at an address. */
 #include "simcuda/space.h"
 
 #include <stdlib.h>
@@ -111,7 +110,7 @@ uint64_t flw_space_take(struct flw_space *space, uint64_t bytes, uint64_t align)
     if (begin != 0) {
         return begin;
     }
-    /* Few of each list, then all: the second round is reached only in a full space. */
+    /* Few of each list, then all: the second round runs only in a full space. */
     for (int patient = 0; patient < 2; patient++) {
         for (unsigned k = flw_log2_floor(bytes); k < 64; k++) {
             unsigned left = patient ? ~0u : 16;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: device address space: which numbers are free. What was released last is handed out first,
- * at the same address where it fits: that is what finds stale addresses.
- * Does not: know what lies at an address.
+ * Owns: the device address space: free ranges. The range released last is reused first, at the
+ * same address if it fits, to detect uses of stale addresses.
+ * Does not: know the memory at an address.
  * Synchronization: the world's lock.
  *
- * The range (8 to 80 TiB) is one where no Linux process maps its own memory; on memory without
- * contents the numbers are never dereferenced, on memory with contents only the simulator follows
- * them.
- */
+ * No Linux process maps its own memory in this range (8 to 80 TiB). Addresses of memory without
+ * contents are never dereferenced, those of memory with contents only by the simulator. */
 #ifndef FLW_SIMCUDA_SPACE_H
 #define FLW_SIMCUDA_SPACE_H
 
@@ -30,7 +28,7 @@ struct flw_space {
         uint64_t begin, end;
     } recent[FLW_SPACE_RECENT];
     unsigned recent_next;
-    bool keeps_unused; /* mild: never hand an address out twice */
+    bool keeps_unused; /* mild: never reuse an address */
 };
 
 void flw_space_init(struct flw_space *space, bool keeps_unused);

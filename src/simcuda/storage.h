@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: memory: allocations, reservations, physical handles and mappings, the ledger, pinned host
- * memory, driver pools, and where an address leads.
+ * memory, driver pools, and the lookup of addresses.
  * Does not: order work.
- * Synchronization: the world's lock.
- */
+ * Synchronization: the world's lock. */
 #ifndef FLW_SIMCUDA_STORAGE_H
 #define FLW_SIMCUDA_STORAGE_H
 
@@ -14,12 +13,12 @@
 struct flw_physical {
     struct flw_physical *next, *previous; /* of the world */
     struct flw_device *device;
-    uint64_t bytes, ledger_bytes; /* ledger_bytes 0: imported, another process pays */
+    uint64_t bytes, ledger_bytes; /* ledger_bytes 0: imported, counted by another process */
     uint64_t id;
     unsigned char *content;               /* backed memory only */
-    unsigned char *shadow;                /* backed and checked: one byte a byte */
-    int file;                             /* memfd of an exportable handle, else -1 */
-    CUmemGenericAllocationHandle handle;  /* 0: released, alive by its mappings */
+    unsigned char *shadow;                /* backed and checked: one byte per byte */
+    int file;                             /* memfd of an exportable handle, otherwise -1 */
+    CUmemGenericAllocationHandle handle;  /* 0: released, kept by the mappings */
     uint64_t handle_count, mapping_count; /* INVARIANT freed when both are 0 */
     CUmemAllocationProp properties;
 };
@@ -33,18 +32,18 @@ enum flw_region_kind {
 };
 
 struct flw_region {
-    struct flw_tree_node node; /* the whole range, padding included */
+    struct flw_tree_node node; /* the whole range, including padding */
     enum flw_region_kind kind;
-    uint64_t bytes; /* as asked for */
+    uint64_t bytes; /* as requested */
     struct flw_context *context;
     struct flw_device *device;
     struct flw_physical *physical;
     struct flw_memory_pool *pool;
     void *host;
     unsigned flags;
-    bool is_synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: kept, not acted on */
+    bool is_synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: stored, without effect */
     bool is_registered;  /* host is the caller's and stays mapped */
-    bool is_freed;       /* by cuMemFreeAsync: it goes when `freed` is found done */
+    bool is_freed;       /* by cuMemFreeAsync: released when `freed` is found complete */
     struct flw_position freed;
     struct flw_region *next_freed; /* of the world's list */
 };
@@ -58,24 +57,24 @@ struct flw_mapping {
 /* memory.c */
 CUresult flw_ledger_give(struct flw_device *device, uint64_t bytes);
 void flw_ledger_take_back(struct flw_device *device, uint64_t bytes);
-/* Recomputes every account from what is alive. */
+/* Recompute every account from the live objects. */
 bool flw_ledger_is_valid(void);
 struct flw_region *flw_region_find(uint64_t address);
 struct flw_region *flw_region_add(enum flw_region_kind kind, uint64_t begin, uint64_t end);
-/* A region at a new address with memory of its own; NULL with the error to answer. */
+/* Return a region at a new address with memory of its own; NULL with the error to return. */
 struct flw_region *flw_region_give(enum flw_region_kind kind, struct flw_device *device,
                                    uint64_t bytes, uint64_t align_bytes, CUresult *error);
 void flw_region_remove(struct flw_region *region);
-/* cuMemFreeAsync of what cuMemAlloc gave. */
+/* cuMemFreeAsync of cuMemAlloc memory. */
 CUresult flw_memory_free_in_order(struct flw_stream *stream, uint64_t address);
-/* Drop what was freed so and is done. */
+/* Release memory that was freed this way and is complete. */
 void flw_memory_collect(void);
 void flw_memory_end_context(struct flw_context *context);
 void flw_memory_finish_all(void);
 
 /* physical.c */
 struct flw_physical *flw_physical_make(struct flw_device *device, uint64_t bytes, CUresult *error);
-/* It has a file, which another process can map. False: the host has none to give. */
+/* Give it a file, which another process can map. False: the host has none. */
 bool flw_physical_open(struct flw_physical *physical);
 void flw_physical_free(struct flw_physical *physical);
 void flw_physical_drop_if_unused(struct flw_physical *physical);
@@ -88,25 +87,26 @@ void flw_vmm_finish_all(void);
 bool flw_pool_owns(uint64_t address);
 CUresult flw_pool_free_now(uint64_t address);
 void flw_pool_free_of_graph(uint64_t address);
-/* The pool block at an address: its range; false: none is allocated there. */
+/* Return the range of the pool block at an address; false: none is allocated there. */
 bool flw_pool_block_at(uint64_t address, uint64_t *begin, uint64_t *end);
 void flw_pool_host_waited(void);
 void flw_pool_finish_all(void);
 
-/* Does anything of this driver's lie here? The first byte is looked at; the checker sees the rest. */
+/* True if memory of this driver is at the address. Only the first byte is checked; the checker
+ * checks the rest. */
 bool flw_storage_is_known(uint64_t address);
-/* Or of the process, where the device reads that. */
+/* Also memory of the process, if the device can read it. */
 bool flw_storage_is_readable(uint64_t address);
 
-/* Contents of one stretch of [address, +bytes): at most `*bytes`, shortened to what lies together.
- * NULL: nothing is there. On memory without contents NULL too. */
+/* Return the contents of one part of [address, +bytes): at most `*bytes`, shortened to the
+ * contiguous part. NULL: no memory there, or memory without contents. */
 unsigned char *flw_storage_content(uint64_t address, uint64_t *bytes, unsigned char **shadow);
-/* The same for a reader, which some devices let read the process's own memory. */
+/* The same for a reader; some devices can read the process's own memory. */
 const unsigned char *flw_storage_to_read(uint64_t address, uint64_t *bytes);
 
-/* All of it, up to the first stretch that has no contents. False: there was one. */
+/* Read all of it, up to the first part without contents. False: there was one. */
 bool flw_storage_read(void *to, uint64_t from, uint64_t bytes);
-/* The same; what is written is marked in the shadow. */
+/* Write all of it, and mark the written bytes in the shadow. */
 void flw_storage_write(uint64_t to, const void *from, uint64_t bytes, unsigned char mark);
 
 #endif

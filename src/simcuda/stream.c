@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: streams: making, naming, ending, asking. Handles NULL, 0x1 and 0x2 mean what the calling
- * thread's current context says they mean, each time anew.
- * Does not: order or run what is given to a stream (schedule.c).
- */
+ * Owns: streams: creating, finding, ending, querying. The meaning of the handles NULL, 0x1 and 0x2
+ * depends on the calling thread's current context, in each call.
+ * Does not: order or run a stream's work (schedule.c). */
 #include <stdlib.h>
 
 #include "simcuda/check.h"
@@ -12,8 +11,8 @@
 #include "simcuda/profile.h"
 #include "simcuda/storage.h"
 
-/* A slot may serve a new stream once all that it was given is complete and, with the checker, known
- * by the host to be: what the new stream does then comes after it anyway. */
+/* A slot may serve a new stream once all the work is complete and, with the checker, observed by
+ * the host: the new stream's work then follows it anyway. */
 static bool is_reusable(uint32_t index)
 {
     const struct flw_slot *slot = &flw_world.slot[index];
@@ -209,7 +208,7 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle)
     return CUDA_SUCCESS;
 }
 
-/* Queries and waits have no place in a capture: they kill it. */
+/* Queries and waits are not permitted in a capture: they invalidate it. */
 static CUresult refuse_capturing(struct flw_stream *stream)
 {
     if (stream->capture != NULL) {

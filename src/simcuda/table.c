@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the bookkeeping behind table.h: a growing array and a stack of free places.
- * Does not: know what a handle stands for.
- */
+ * Owns: the implementation of table.h: a growing array and a stack of free places.
+ * Does not: know the objects. */
 #include "simcuda/table.h"
 
 #include <stdlib.h>

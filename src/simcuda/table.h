@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: handles, the numbers that stand for streams, events, contexts and so on. A handle is
- * checked by looking it up, never by following it, so a wild or dead one is refused, not read. A
- * removed handle is the next one handed out: that is what finds caches keyed by handle. Does not:
- * own the objects behind the handles. Synchronization: the world's lock.
- */
+ * Owns: handles, the numbers of streams, events, contexts and so on. A handle is checked by a
+ * lookup and never dereferenced, so a wild or dead one is refused, not read. A removed handle is
+ * reused first, to detect caches keyed by handle. Does not: own the objects. Synchronization: the
+ * world's lock. */
 #ifndef FLW_SIMCUDA_TABLE_H
 #define FLW_SIMCUDA_TABLE_H
 
@@ -17,7 +16,7 @@ struct flw_table {
     uint32_t count, capacity, free_count;
     uint32_t live_count;
     uint64_t base;     /* the handle of index 0 */
-    bool keeps_unused; /* mild: never hand a handle out twice */
+    bool keeps_unused; /* mild: never reuse a handle */
 };
 
 void flw_table_init(struct flw_table *table, unsigned tag, bool keeps_unused);

@@ -48,8 +48,7 @@ static bool may_reserve(uint64_t bytes)
 static CUresult reserve(CUdeviceptr *out, uint64_t bytes, uint64_t align, CUdeviceptr hint)
 {
     /* "The size and address parameters must be a multiple of the host page size and the alignment
-     * must be a power of two or zero". Drivers ask for the granularity: a mapping needs it anyway.
-     */
+     * must be a power of two or zero". Drivers require the granularity: a mapping needs it anyway. */
     FLW_REFUSE_IF(out == NULL || bytes == 0 || !is_grain(bytes) || (hint & (FLW_PAGE - 1)) != 0 ||
                       (align != 0 && !flw_is_pow2(align)),
                   CUDA_ERROR_INVALID_VALUE);
@@ -114,7 +113,7 @@ static CUresult check_properties(const CUmemAllocationProp *properties)
         ((types & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && flw_world.config.without_fabric)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    /* a guess */
+    /* an estimate */
     FLW_REFUSE_IF(properties->allocFlags.gpuDirectRDMACapable != 0 && flw_world.config.without_rdma,
                   CUDA_ERROR_NOT_SUPPORTED);
     return flw_device_find(properties->location.id) == NULL ? CUDA_ERROR_INVALID_DEVICE
@@ -255,15 +254,15 @@ static void unmap_one(struct flw_mapping *mapping)
     flw_physical_drop_if_unused(physical);
 }
 
-/* The one behind it; NULL: it is the last. */
+/* Return the mapping behind it; NULL: it is the last. */
 static struct flw_mapping *next_mapping(const struct flw_mapping *mapping)
 {
     struct flw_tree_node *next = mapping->node.next;
     return next != NULL ? FLW_CONTAINER(next, struct flw_mapping, node) : NULL;
 }
 
-/* Return the first of the mappings that cover [begin, end) whole and without a gap, in one reservation (a guess: cuda.h
- * describes no range over two); NULL if none do. */
+/* Return the first of the mappings that cover [begin, end) as a whole and without a gap, in one
+ * reservation (an estimate: cuda.h describes no range over two); NULL if none do. */
 static struct flw_mapping *find_whole(uint64_t begin, uint64_t end)
 {
     const struct flw_region *region = flw_region_find(begin);
@@ -307,7 +306,7 @@ void flw_vmm_finish_all(void)
     }
 }
 
-/* A device without a way to the memory's is given no access. */
+/* A device that cannot reach the memory's device is given no access. */
 static bool reaches_all(const struct flw_mapping *first, uint64_t end,
                         const CUmemAccessDesc *access, size_t count)
 {
@@ -375,14 +374,15 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
 
 /* ---- between processes ---- */
 
-/* What a fabric handle carries here: where the memfd can be opened again. */
+/* Contents of a fabric handle here: where the memfd can be opened again. */
 struct fabric {
     char magic[16];
     int process, file;
 };
 _Static_assert(sizeof(struct fabric) <= sizeof(CUmemFabricHandle), "fits a fabric handle");
 
-/* Duplicate with close-on-exec: a program that relies on inheriting the file fails here, not on the first GPU. */
+/* Duplicate with close-on-exec: a program that relies on inheriting the file fails here, rather
+ * than on the first GPU. */
 static int duplicate(int file)
 {
     return fcntl(file, F_DUPFD_CLOEXEC, 0);
@@ -393,7 +393,7 @@ static CUresult export_handle(void *shareable, CUmemGenericAllocationHandle hand
 {
     struct flw_physical *physical = find_handle(handle);
     FLW_REFUSE_IF(shareable == NULL || physical == NULL, CUDA_ERROR_INVALID_VALUE);
-    /* not of a type asked for at cuMemCreate */
+    /* not of a type requested at cuMemCreate */
     FLW_REFUSE_IF(((unsigned)physical->properties.requestedHandleTypes & (unsigned)type) == 0,
                   CUDA_ERROR_INVALID_VALUE);
     FLW_REFUSE_IF(!flw_physical_open(physical), CUDA_ERROR_OUT_OF_MEMORY); /* the host's */
@@ -417,7 +417,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareable, CUmemGenericAlloc
     return flags != 0 ? CUDA_ERROR_INVALID_VALUE : export_handle(shareable, handle, type);
 }
 
-/* The memory behind the file, if this world has it already: an import of one's own export. */
+/* Return the memory of the file, if this world has it already: an import of its own export. */
 static struct flw_physical *find_file(const struct stat *wanted)
 {
     for (struct flw_physical *physical = flw_world.physicals; physical != NULL;
@@ -463,7 +463,7 @@ static struct flw_physical *adopt(int file, uint64_t bytes, CUmemAllocationHandl
 {
     struct flw_physical *physical = flw_host_get(sizeof *physical);
     physical->device = &flw_world.device[0];
-    physical->bytes = bytes; /* ledger_bytes 0: the exporter's device gave it */
+    physical->bytes = bytes; /* ledger_bytes 0: allocated by the exporter's device */
     physical->file = file;
     physical->id = ++flw_world.next_id;
     physical->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what an operation does when its time has come: touching, filling, copying, running a
- * kernel's twin or a graph; and copying operations so that they can wait. Does not: decide when
- * (schedule.c).
- */
+ * Owns: running an operation: touching, filling, copying, running a kernel's twin or a graph; and
+ * copying operations so that they can wait. Does not: decide when (schedule.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,7 +91,7 @@ static void copy_to_host(const struct flw_work *work)
     }
 }
 
-/* Unwritten bytes may be copied; the copy is then as unwritten as its source. */
+/* Unwritten bytes may be copied; the copy is then as unwritten as the source. */
 static void copy_within(const struct flw_work *work)
 {
     for (uint64_t done = 0; done < work->bytes;) {
@@ -125,7 +123,7 @@ static void move_bytes(const struct flw_work *work, uint64_t sequence)
     }
 }
 
-/* What is forbidden byte by byte, and what a touch stands for: it writes as a kernel would. */
+/* Check the shadow, and record a touch as writes of a kernel. */
 static void feed_shadow(const struct flw_work *work, uint64_t sequence)
 {
     for (size_t i = 0; i < work->range_count; i++) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the world's beginning and end, threads, and the bracket around every call.
- * Does not: implement any entry point.
- */
+ * Owns: the world's begin and end, threads, and the frame around every call.
+ * Does not: implement any entry point. */
 #include "simcuda/world.h"
 
 #include <stdlib.h>
@@ -23,7 +22,7 @@ static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static bool has_thread_key;
 
-/* Everything that hangs off the world is forgotten; nothing is freed. */
+/* Forget everything of the world; nothing is freed. */
 static void clear_world(void)
 {
     struct flw_world *w = &flw_world;
@@ -38,16 +37,16 @@ static void clear_world(void)
     w->threads = threads;
 }
 
-/* What a parent had, in its child: there for leak checkers, which follow it; nothing else reads it. */
+/* The parent's world, in the child: reachable for leak checkers; nothing else reads it. */
 __attribute__((used)) static struct flw_world left_behind;
 
-/* A child of a process that initialised CUDA cannot use it: every call answers NOT_INITIALIZED,
+/* A child of a process that initialised CUDA cannot use it: every call returns NOT_INITIALIZED,
  * cuInit too. Only a reset, which no driver has, gives it a world of its own.
  *
- * Nothing is locked before a fork: whoever holds the world's lock may be waiting for memory, and an
- * allocator whose own handler came first lets no thread have any. So another thread may have been
- * halfway through a change of the parent's world; the child never looks at that again, unless it
- * was forked by a host function or a kernel: the call that runs it returns into that world. */
+ * Nothing is locked before a fork: the holder of the world's lock may be waiting for memory, and
+ * an allocator whose own handler ran first gives no thread any. So another thread may have been
+ * half way through a change of the parent's world; the child never reads that again, unless it was
+ * forked by a host function or a kernel: the call that runs it returns into that world. */
 static void orphan_child(void)
 {
     struct flw_world *w = &flw_world;
@@ -61,7 +60,7 @@ static void orphan_child(void)
         left_behind = *w;
         clear_world();
         w->config = config;
-        w->generation++; /* what its threads had of it is gone */
+        w->generation++; /* the threads' state is gone */
     }
     w->is_orphan = is_orphan;
     w->threads = this_thread;
@@ -234,7 +233,7 @@ struct flw_thread *flw_thread_get(void)
     return thread;
 }
 
-/* The library leaves the process: nothing of it may be called when a thread ends later. */
+/* The library is unloaded: no function of it may be called when a thread ends later. */
 __attribute__((destructor)) static void leave_process(void)
 {
     if (has_thread_key) {
@@ -266,8 +265,9 @@ static CUresult refuse_absent(unsigned needs)
     return CUDA_SUCCESS;
 }
 
-/* After an error that sticks "any further CUDA work will return the same error": so does what needs no
- * current context, where the thread has one. What only asks about devices, contexts and graphs goes on. */
+/* After a sticky error "any further CUDA work will return the same error": this includes calls
+ * that need no current context, if the thread has one. Queries of devices, contexts and graphs
+ * still work. */
 static CUresult meet_context(struct flw_call *call, unsigned needs)
 {
     CUresult result = CUDA_SUCCESS;
@@ -283,7 +283,7 @@ CUresult flw_call_enter(struct flw_call *call, enum flw_entry entry, unsigned ne
 {
     struct flw_world *w = &flw_world;
     *call = (struct flw_call){.thread = this_thread};
-    /* from inside a kernel: the lock is this thread's */
+    /* inside a kernel: the lock is this thread's */
     FLW_REFUSE_IF(this_thread != NULL && this_thread->is_in_twin, CUDA_ERROR_NOT_PERMITTED);
     pthread_mutex_lock(&w->lock);
     flw_world_make_ready();
