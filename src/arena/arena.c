@@ -80,7 +80,7 @@ static int claim_or_mark(fallow_arena *arena)
     return state;
 }
 
-/* lock. Remove a waiter after its limit. */
+/* lock. Remove a waiter after the limit. */
 static void leave_queue(fallow_arena *arena, const struct flw_arena_waiter *waiter)
 {
     struct flw_arena_waiter **link = &arena->waiters;
@@ -280,7 +280,7 @@ static fallow_status accept_config(const fallow_arena_config *given, fallow_aren
     return status;
 }
 
-/* Take the handles of the arena and of its leases. Returns false if no place is left for another arena. */
+/* Take the handles of the arena and of the leases. Returns false if no place is left for another arena. */
 static bool name_arena(fallow_arena *arena)
 {
     arena->self = flw_lease_take_place(arena) ? flw_handles_take(&table) : NULL;

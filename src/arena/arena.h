@@ -9,7 +9,7 @@
  *   2. At most one lease is open; `state` is LEASED or DOOMED then, and a look-up of lease_handle finds the arena.
  *      AWAITED is set <=> `waiters` is not empty, and never with IDLE. The arena holds a reference to lease.layout until
  *      a begin with another layout. scratch and last_persistent do not change while a lease is open.
- *   3. A binding has the address of each persistent region of its layout, by index; NULL for scratch regions. When a
+ *   3. A binding has the address of each persistent region of the layout, by index; NULL for scratch regions. When a
  *      region moves, all bindings are freed.
  *   4. All work outside of captures that uses the arena's memory is ordered before any later work on one of the streams
  *      of `last` and `debts`. Blocks are allocated on the stream of `last`.
@@ -40,7 +40,7 @@ enum flw_arena_state {
     FLW_ARENA_AWAITED  /* a flag added to LEASED or AT_WORK */
 };
 
-/* A waiting begin, on the stack of its thread. */
+/* A waiting begin, on the stack of the thread. */
 struct flw_arena_waiter {
     struct flw_arena_waiter *next; /* began to wait later */
     struct flw_bell bell;          /* count 1: the arena is LEASED for this begin */
@@ -80,7 +80,7 @@ struct flw_persistent {
 struct flw_binding {
     struct flw_binding *next; /* less recently used */
     uint64_t layout_id;
-    bool holds_values; /* every region holds its values */
+    bool holds_values; /* every region holds the values */
     void *addresses[];
 };
 
@@ -100,7 +100,7 @@ struct fallow_arena {
     fallow_pool *handle;
     struct flw_pool *pool;
     unsigned char *scratch;
-    uint64_t last_layout_id; /* fits scratch; its persistent regions are last_persistent; 0: none */
+    uint64_t last_layout_id; /* fits scratch; the persistent regions are last_persistent; 0: none */
     void *const *last_persistent;
     struct flw_arena_mark last;
     uint64_t order_changes; /* of the pool, when `last` was set */
@@ -172,14 +172,14 @@ void flw_arena_say(fallow_arena *arena, fallow_log_level level, const char *form
 /* Allocate a block with the arena's tag. */
 fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, size_t align_bytes,
                              fallow_stream stream, void **out_block);
-/* Get scratch of so many bytes. If *growable has a block, grow it in place, or change nothing: NOT_SUPPORTED if its
+/* Get scratch of so many bytes. If *growable has a block, grow it in place, or change nothing: NOT_SUPPORTED if the
  * addresses do not suffice. Otherwise allocate a block, growable if the pool supports that. */
 fallow_status flw_arena_take_scratch(fallow_arena *arena, struct flw_growable *growable,
                                      size_t bytes, size_t align_bytes, fallow_stream stream,
                                      void **out_block);
 /* Unmap growable scratch beyond so many bytes (1 or more). No work may use the rest. */
 fallow_status flw_arena_cut_scratch(fallow_arena *arena, size_t bytes, fallow_stream stream);
-/* Free a block after all work that may use it. If flw_arena_await_all would fail, the block stays allocated until its
+/* Free a block after all work that may use it. If flw_arena_await_all would fail, the block stays allocated until the
  * pool is destroyed. */
 void flw_arena_free_block(fallow_arena *arena, void *block);
 void flw_arena_free_scratch(fallow_arena *arena);

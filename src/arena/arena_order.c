@@ -113,7 +113,7 @@ static fallow_status order_after(fallow_arena *arena, struct flw_domain *taker,
     return await_everything(arena, mark, is_captured, why);
 }
 
-/* Enter the driver to record a fence. Query an earlier fence first, to get its event back: a pool that serves only
+/* Enter the driver to record a fence. Query an earlier fence first, to get the event back: a pool that serves only
  * arenas polls nowhere else. */
 static bool enter_to_fence(struct flw_heap *heap, struct flw_driver_section *section)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a region as a DLPack tensor. The structures are DLPack 1.0's, declared here so that no header
- * of its is needed.
- */
+ * Owns: a region as a DLPack tensor. The structures are DLPack 1.0's, declared here so that the
+ * header is not needed. */
 #include <stdlib.h>
 
 #include "arena/arena.h"

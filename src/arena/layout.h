@@ -7,7 +7,7 @@
  *   1. Scratch regions alive in the same phase do not overlap in [offset, offset + size_bytes). No two scratch regions
  *      overlap in [guarded_offset, guarded_offset + size_bytes + FLW_ARENA_ZONE_BYTES): a region of another phase would
  *      write a shared zone.
- *   2. Every offset is a multiple of its region's alignment, align_bytes of all; bytes and
+ *   2. Every offset is a multiple of the region's alignment, align_bytes of all; bytes and
  *      guarded_bytes are the largest ends. A persistent region has a block of its own and offset 0.
  *   3. lower_bound <= bytes. Empty scratch regions have offset 0. If there is an empty region, bytes is at least 1, so
  *      that the region has an address.

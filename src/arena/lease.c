@@ -193,7 +193,7 @@ static fallow_status order_or_replace(fallow_arena *arena, const fallow_layout *
                                                 : flw_arena_refuse(arena, status, "%s", why);
 }
 
-/* Return the reason. The legacy stream is never captured itself; captures of blocking streams forbid its use. */
+/* Return the reason. The legacy stream is never captured itself; captures of blocking streams forbid the use. */
 static const char *why_not_eager(const struct flw_arena_mark *mark, fallow_status status)
 {
     bool is_legacy = mark->stream == NULL || mark->stream == (fallow_stream)CU_STREAM_LEGACY;

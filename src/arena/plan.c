@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the bound, the proof of a plan, and first-fit plans in a few orders: the start of the search,
- * and the whole answer where it meets the bound or the items are too many to search. Does not: search.
- */
+ * Owns: the bound, the proof of a plan, and first-fit plans in a few orders: the start of the
+ * search, and the result if a plan meets the bound or the items are too many to search. Does not:
+ * search. */
 #include "arena/plan.h"
 
 #include <stdlib.h>

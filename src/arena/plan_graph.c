@@ -34,8 +34,8 @@ void flw_plan_sort(struct flw_plan_key *keys, size_t count)
     }
 }
 
-/* Walks over begins and ends in the order of time. A section is complete when an item ends after
- * another began: what was alive then is never together again. */
+/* Walk over begins and ends in the order of time. A section is complete when an item ends after
+ * another began: the items are never alive together again. */
 static void cut_sections(struct flw_plan_graph *graph, const struct flw_plan_key *begins,
                          const struct flw_plan_key *ends)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: which items of a plan are alive together: time cut into sections, the items of each section,
- * the neighbours of each item; and sorting by a key.
+ * Owns: the simultaneous lifetimes of a plan's items: time cut into sections, the items of each
+ * section, the neighbours of each item; and sorting by a key.
  * Does not: know sizes or offsets.
  *
- * A *section* is a largest set of items that are alive at once; phases whose items are all alive in
- * another phase too need none of their own. The sections an item belongs to are consecutive.
- */
+ * A *section* is a largest set of items that are alive at once; a phase without items of its own
+ * needs none. The sections of an item are consecutive. */
 #ifndef FLW_ARENA_PLAN_GRAPH_H
 #define FLW_ARENA_PLAN_GRAPH_H
 
@@ -32,7 +31,7 @@ void flw_plan_sort(struct flw_plan_key *keys, size_t count);
  * order; the members of section t likewise are exactly the items with first <= t <= last. */
 struct flw_plan_graph {
     uint32_t item_count, section_count;
-    uint32_t *first, *last; /* of an item: its sections, inclusive */
+    uint32_t *first, *last; /* of an item: the sections, inclusive */
     uint32_t *neighbour_begin, *member_begin;
     uint16_t *neighbour, *member;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the search, its orders and its restarts. Does not: use clocks or chance where the work is
+ * Owns: the search, the orders and the restarts. Does not: use clocks or chance where the work is
  * fixed: the generator starts at a constant, and all arithmetic is on integers.
  */
 #include "arena/plan_search.h"
@@ -23,7 +23,7 @@
 #define FIXED_LOOKS_PER_TRIPLE 6
 
 #define CLOCK_INTERVAL_PLACES 64
-#define BLAME                 1024 /* of one failure; what older ones count for fades by a tenth a try */
+#define BLAME                 1024 /* of one failure; older blame fades by a tenth per try */
 #define FRACTION_BITS         10
 #define NOT_BARRED            UINT64_MAX
 #define WAS_PLACED            UINT64_MAX
@@ -45,7 +45,7 @@ struct candidate {
 };
 
 /* INVARIANTS. While a try runs, open[t] is the number of unplaced members of section t; offset[i] of an
- * unplaced i is the least multiple of its alignment above every placed neighbour, of a placed one its
+ * unplaced i is the least multiple of the alignment above every placed neighbour, of a placed one the
  * place; changes[] undoes the try, newest last. bar[i] is an offset at which i
  * was tried in vain for the present surroundings. rank and by_rank are inverse permutations. */
 struct search {
@@ -101,7 +101,7 @@ static uint64_t widest_pad(const struct search *s, const uint16_t *member, uint3
     return pad_bytes;
 }
 
-/* True if the unplaced members of a section, each at or above its least offset, may end below the limit. Stack the
+/* True if the unplaced members of a section, each at or above the least offset, may end below the limit. Stack the
  * members by least offset, lowest first, with rounded sizes. A gap that no member can fill any more counts as lost. A
  * placed member is below all others and adds nothing. */
 static bool section_fits(struct search *s, uint32_t section)
@@ -162,7 +162,7 @@ static bool lift_neighbours(struct search *s, uint32_t item, struct span *touche
     return true;
 }
 
-/* False: with this item at its place the rest cannot fit. `retract` undoes it either way. */
+/* False: with this item at the place the rest cannot fit. `retract` undoes it either way. */
 static bool place(struct search *s, uint32_t item)
 {
     struct span touched = {s->graph.first[item], s->graph.last[item]};
@@ -253,7 +253,7 @@ static void add_candidate(struct search *s, uint32_t item, size_t begin)
     s->candidates[at] = (struct candidate){0, item};
 }
 
-/* Either the lowest item lies at its place or a neighbour that reaches into that place does: those, in
+/* Either the lowest item lies at the place or a neighbour that reaches into that place does: those, in
  * the order in which they are tried. */
 static void gather_candidates(struct search *s, uint32_t lowest)
 {
@@ -305,7 +305,7 @@ static bool place_all(struct search *s, struct span span, uint32_t position)
             break;
         }
         retract(s, change_count);
-        /* The siblings need not come back to it while nothing has changed for it. */
+        /* The siblings need not try it again while nothing has changed for it. */
         tried->barred = s->bar[tried->item];
         s->bar[tried->item] = s->spot[tried->item].offset;
         if (s->is_cut_off) {
@@ -358,7 +358,7 @@ static int64_t log2_of(uint64_t x)
     return (int64_t)(((uint64_t)whole << FRACTION_BITS) | fraction);
 }
 
-/* What counts how much for a rank, in 1/1024. */
+/* Weights of the properties for a rank, in 1/1024. */
 struct taste {
     int64_t sections, bytes, phases, crowd, blame;
     uint64_t noise;

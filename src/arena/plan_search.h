@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: making a plan smaller by search. Does not: make the first one.
+ * Owns: making a plan smaller by search. Does not: create the first one.
  *
- * The question asked is "do these items fit below a limit?", by depth-first search. Every plan can be
- * pushed down until each item lies at 0 or on top of an item alive with it; such a plan can be built
- * from below, item by item, and the place of the next item is then known: the top of what it lies on.
- * So the search chooses only which item comes next. It works where it is hardest first: from the
- * unplaced item of the highest rank it goes down to the lowest place of its surroundings, tries each
- * item that could lie there, and turns back as soon as the unplaced items of some section cannot fit
- * above their places. What an item closes off is thus noticed at once and undone where it was done.
+ * The search decides whether the items fit below a limit, by depth-first search. Every plan can be
+ * pushed down until each item is at 0 or on top of an item alive with it. Such a plan can be built
+ * from below, item by item, and the place of the next item is then determined: the top of the
+ * items under it. So the search only chooses the next item. It starts where placing is hardest:
+ * from the unplaced item of the highest rank it descends to the lowest place of the surroundings,
+ * tries each item that could be there, and backtracks as soon as the unplaced items of some
+ * section cannot fit above their places. So a blocking item is detected at once and undone where
+ * it was placed.
  *
- * Most orders of rank lead to a plan almost without turning back or to none in any time, so a try is
- * cut off early and another order taken: a random mixture of how long, how large, how crowded, and of
- * how often the sections of an item were the ones that failed.
+ * Most orders of rank either lead to a plan almost without backtracking or never do, so a try is
+ * cut off early and another order is used: a random mixture of duration, size, crowding, and how
+ * often the sections of an item failed.
  *
- * Memory: the graph's, and 32 B for each pair of neighbours, touched as far as it is used.
- */
+ * Memory: the graph's, and 32 B per pair of neighbours, touched as far as used. */
 #ifndef FLW_ARENA_PLAN_SEARCH_H
 #define FLW_ARENA_PLAN_SEARCH_H
 

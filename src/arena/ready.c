@@ -4,8 +4,8 @@
 #include "base/sized.h"
 #include "pool/pool.h"
 
-/* Of one number of a step, and of a model: then what the paths multiply before flw_ready_add, which
- * checks, fits 64 bits. */
+/* Largest number of a step, and of a model: so that products of the paths, before the check of
+ * flw_ready_add, fit 64 bits. */
 #define SIZE_MOST  ((uint64_t)1 << 31)
 #define MODEL_MOST ((uint64_t)1 << 20)
 

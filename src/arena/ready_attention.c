@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the workspaces of FlashAttention 3 in SGLang's backend and of FlashMLA's decode: each buffer's
- * shape and what it must hold.
- */
+ * Owns: the workspaces of FlashAttention 3 in SGLang's backend and of FlashMLA's decode: the shape
+ * and required contents of each buffer. */
 #include "arena/ready.h"
 
 enum {

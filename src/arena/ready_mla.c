@@ -2,11 +2,11 @@
  *
  * Owns: the workspace of a latent attention prefill that reads contexts in chunks.
  *
- * The new tokens attend to each other first, into the accumulator pair. Then, chunk by chunk: gather the
- * compressed rows, project them to keys and values, join the rope part, attend into the chunk pair, merge
- * that pair into the accumulator in place. A chunk passes only the accumulator to the next chunk, so the phases of one
- * chunk serve for all: two pairs are live at the peak, for any number of chunks.
- */
+ * The new tokens attend to each other first, into the accumulator pair. Then, chunk by chunk:
+ * gather the compressed rows, project them to keys and values, join the rope part, attend into the
+ * chunk pair, merge that pair into the accumulator in place. A chunk passes only the accumulator
+ * to the next chunk, so one chunk's phases serve all: two pairs are live at the peak, for any
+ * number of chunks. */
 #include "arena/ready.h"
 
 #define CHUNK_TOKENS 65536

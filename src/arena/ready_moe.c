@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the workspaces of a layer of experts, in the three forms that its products are given rows.
+ * Owns: the workspaces of a layer of experts, in the three forms that the products are given rows.
  *
  * T tokens, k choices of each, E experts of this rank, H hidden, I the experts' inner width: the first
  * product makes gate and up, [rows, 2 I]; the activation [rows, I]; the second [rows, H].
@@ -18,7 +18,7 @@ enum {
 };
 
 #define SCALE_GROUP   128 /* values that share a scale */
-#define MASKED_STEP   256 /* an expert's room is a multiple of it */
+#define MASKED_STEP   256 /* an expert's number of rows is a multiple of it */
 #define CONTIGUOUS_TO 128 /* an expert's rows begin at multiples of it */
 
 static void add_routing(struct flw_ready *ready, uint32_t last_phase)

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: allocating, the steps tried when nothing is free, trim. Does not: free
- * (hostfree.c).
+ * Owns: allocating, the steps tried when nothing is free, trim. Does not: free (hostfree.c).
  *
  * Steps in order; each satisfies the need or leaves everything unchanged:
  *   reclaim complete blocks · purge memory that jemalloc keeps · pin a chunk within the budget · release
  *   idle chunks of other sizes and pin one within the budget · cut any free memory · pin no more than is
- *   needed within the limit, releasing idle chunks · wait for copies, and retry
- */
+ *   needed within the limit, releasing idle chunks · wait for copies, and retry */
 #include <errno.h>
 
 #include "base/bits.h"
@@ -15,30 +13,30 @@
 #include "host/hostpool.h"
 
 #define SMALL_BYTES \
-    (64 * FLW_KIB) /* sizes up to here use chunks of such blocks: between larger blocks they would
-                                    * prevent free space from joining */
-#define LARGE_BYTES (8 * FLW_MIB) /* from here on a chunk of its own */
-#define FIT_LOG2    4             /* and of another's only if it is at most a sixteenth larger: */
-                                  /* cut, that one could not be released */
+    (64 * FLW_KIB) /* sizes up to this have chunks of their own: between larger blocks they
+                       would prevent free space from joining */
+#define LARGE_BYTES (8 * FLW_MIB) /* from this size on a chunk per block */
+#define FIT_LOG2    4 /* and another block's chunk only if at most a sixteenth larger: */
+                      /* a cut chunk could not be released */
 #define CHUNK_STEP  (64 * FLW_KIB)
 #define LEAST_CHUNK (2 * FLW_MIB)
 #define MOST_CHUNK  (8 * FLW_MIB)
-#define CHUNK_LOG2  4 /* a shared chunk is a sixteenth of the most ever in use */
+#define CHUNK_LOG2  4 /* a shared chunk is a sixteenth of the peak in use */
 #define SLACK_BYTES (8 * FLW_MIB)
-#define SMALL_NEED  (64 * FLW_KIB) /* what a chunk must hold at least for jemalloc to go on */
+#define SMALL_NEED  (64 * FLW_KIB) /* least size of a chunk with which jemalloc can continue */
 #define MOST_BYTES  (1ull << 42)
 
-/* ---- taking */
+/* ---- taking memory */
 
 struct need {
-    uint64_t bytes;       /* as asked */
-    uint64_t chunk_bytes; /* that a new chunk must have */
+    uint64_t bytes;       /* as requested */
+    uint64_t chunk_bytes; /* of a new chunk */
     uint64_t most_bytes;  /* of a free run that is cut for it */
     enum flw_page_kind kind;
-    bool is_small;    /* jemalloc's */
-    bool takes_any;   /* of chunks of other kinds, too, and cuts any run */
+    bool is_small;    /* served by jemalloc */
+    bool takes_any;   /* also from chunks of other kinds, and cuts any run */
     int refusal;      /* CUresult of the last attempt to pin; 0 none */
-    const char *call; /* that answered so */
+    const char *call; /* the call with that result */
 };
 
 static struct need need_of(const struct flw_hostpool *pool, uint64_t bytes)
@@ -55,14 +53,14 @@ static struct need need_of(const struct flw_hostpool *pool, uint64_t bytes)
     return need;
 }
 
-/* lock. NULL: there is no such run. */
+/* Take pages; NULL: no such run. Lock held. */
 static void *take_pages(struct flw_hostpool *pool, const struct need *need)
 {
     void *base = flw_pages_take(&pool->pages, need->bytes, need->kind, need->most_bytes);
     return base == NULL && need->takes_any ? flw_pages_take_any(&pool->pages, need->bytes) : base;
 }
 
-/* NULL: there is nothing, *status OK; or an error. */
+/* NULL: nothing is free, *status OK; or an error. */
 static void *take(struct flw_hostpool *pool, const struct need *need, fallow_status *status)
 {
     void *base =
@@ -106,7 +104,7 @@ static void *take(struct flw_hostpool *pool, const struct need *need, fallow_sta
 
 /* ---- chunks */
 
-/* lock. The most that may be pinned without giving anything back first. */
+/* Return the most that may be pinned without a release. Lock held. */
 static uint64_t budget_of(struct flw_hostpool *pool, const struct need *need)
 {
     uint64_t used = pool->requested_bytes + pool->deferred_bytes + need->bytes;
@@ -125,7 +123,8 @@ static uint64_t budget_of(struct flw_hostpool *pool, const struct need *need)
     return flw_min(base + slack, pool->limit_bytes);
 }
 
-/* lock. How much to pin so that reserved_bytes stays within `bound`, no more than needed if `is_tight`; 0: not possible. */
+/* Return how much to pin so that reserved_bytes stays within `bound`, no more than needed if
+ * `is_tight`; 0: impossible. Lock held. */
 static uint64_t chunk_bytes_of(const struct flw_hostpool *pool, const struct need *need,
                                uint64_t bound, bool is_tight)
 {
@@ -134,7 +133,7 @@ static uint64_t chunk_bytes_of(const struct flw_hostpool *pool, const struct nee
     if (is_tight) {
         wanted = least;
     } else if (need->kind == FLW_PAGES_LARGE) {
-        /* Sizes that are nearly the same share a chunk: a thirty-second at most. */
+        /* Similar sizes share a chunk: a difference of at most a thirty-second. */
         wanted = flw_align_up(least, 1ull << (flw_log2_floor(least) - 5));
     } else {
         wanted = flw_max(pool->peak_used_bytes, pool->peak_taken_bytes) >> CHUNK_LOG2;
@@ -145,7 +144,7 @@ static uint64_t chunk_bytes_of(const struct flw_hostpool *pool, const struct nee
     return wanted >= least ? wanted : 0;
 }
 
-/* Driver calls. Pins a chunk; false: no room in the bound, or refused (then need->refusal says so). */
+/* Pin a chunk; false: no room in the bound, or refused (see need->refusal). Makes driver calls. */
 static bool grow(struct flw_hostpool *pool, struct need *need, bool is_to_limit)
 {
     struct flw_pin_section section;
@@ -188,7 +187,7 @@ static bool grow(struct flw_hostpool *pool, struct need *need, bool is_to_limit)
     return result == CUDA_SUCCESS;
 }
 
-/* Driver calls. The largest idle chunk goes back. *out_bytes 0: there is none. */
+/* Release the largest idle chunk. *out_bytes 0: there is none. Makes driver calls. */
 static fallow_status release_one(struct flw_hostpool *pool, uint64_t *out_bytes)
 {
     struct flw_pin_section section;
@@ -231,8 +230,8 @@ static fallow_status release_one(struct flw_hostpool *pool, uint64_t *out_bytes)
                      (unsigned long long)bytes, flw_pin_error_name(&pool->pin, (int)result));
 }
 
-/* Driver calls. Idle chunks go until the need fits into the budget, or there are none. The driver may
- * have waited for the device meanwhile: then more is complete. */
+/* Release idle chunks until the need fits into the budget, or there are none. The driver may have
+ * waited for the device meanwhile: then more is complete. Makes driver calls. */
 static bool make_room(struct flw_hostpool *pool, struct need *need)
 {
     bool any = false;
@@ -280,7 +279,8 @@ static bool grow_to_limit(struct flw_hostpool *pool, struct need *need)
     if (grow(pool, need, true)) {
         return true;
     }
-    /* The system has no more, or the limit is reached: what is idle in other sizes is in the way. */
+    /* The system has no more memory, or the limit is reached: release idle chunks of
+     * other sizes. */
     uint64_t released = 0;
     while (release_one(pool, &released) == FALLOW_OK && released > 0) {
         if (grow(pool, need, true)) {
@@ -309,7 +309,7 @@ static void *climb(struct flw_hostpool *pool, struct need *need, fallow_status *
     return base;
 }
 
-/* lock. Has anything been reclaimed since? */
+/* True if anything was reclaimed since. Lock held. */
 static bool is_less_deferred(struct flw_hostpool *pool, void *context)
 {
     return pool->deferred_bytes < *(uint64_t *)context;
@@ -406,7 +406,7 @@ fallow_status fallow_host_alloc(fallow_host *host, size_t size_bytes, void **out
     return status;
 }
 
-/* ---- upkeep */
+/* ---- maintenance */
 
 fallow_status fallow_host_poll(fallow_host *host)
 {
@@ -418,7 +418,7 @@ fallow_status fallow_host_poll(fallow_host *host)
     return flw_pin_is_lost(&pool->pin) ? flw_hostpool_refuse_lost(pool) : FALLOW_OK;
 }
 
-/* Driver calls. Idle chunks go until so much is left. */
+/* Release idle chunks until so much is left. Makes driver calls. */
 static fallow_status shrink(struct flw_hostpool *pool, uint64_t keep_bytes, size_t *out_released)
 {
     struct flw_pin_section section;

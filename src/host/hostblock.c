@@ -49,8 +49,7 @@ static uint32_t bucket_of(const struct flw_blocks *blocks, const void *base)
     return bucket < blocks->split ? hash & ((2u << blocks->level) - 1) : bucket;
 }
 
-/* Deals the next bucket's chain to itself and a new one. Where there is no memory for that, chains
- * get longer. */
+/* Split the next bucket's chain. Without memory for that, chains get longer. */
 static void split_bucket(struct flw_blocks *blocks)
 {
     struct flw_hostblock **fresh = flw_meta_extend(&blocks->bucket_meta, sizeof *fresh, 8);
@@ -144,7 +143,7 @@ void flw_blocks_drop_use(struct flw_blocks *blocks, struct flw_hostuse *use)
     }
 }
 
-/* ---- all of them */
+/* ---- all blocks */
 
 static uint64_t bucket_count(const struct flw_blocks *blocks)
 {

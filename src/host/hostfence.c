@@ -22,7 +22,7 @@ void flw_fences_finish(struct flw_hostfences *fences)
 
 /* ---- events */
 
-/* lock */
+/* Lock held. */
 static struct flw_hostfence *new_fence(struct flw_hostfences *fences, CUcontext context)
 {
     struct flw_hostfence **link = &fences->unused;
@@ -43,7 +43,7 @@ static struct flw_hostfence *new_fence(struct flw_hostfences *fences, CUcontext 
     return fence;
 }
 
-/* lock */
+/* Lock held. */
 static void drop_fence(struct flw_hostfences *fences, struct flw_hostfence *fence)
 {
     fence->uses = NULL;
@@ -52,7 +52,7 @@ static void drop_fence(struct flw_hostfences *fences, struct flw_hostfence *fenc
     fences->unused = fence;
 }
 
-/* lock. The context has ended, and its events with it. */
+/* Forget the events of a context that has ended. Lock held. */
 static void forget_events(struct flw_hostfences *fences, CUcontext context)
 {
     for (struct flw_hostfence *fence = fences->unused; fence != NULL; fence = fence->next) {
@@ -60,7 +60,7 @@ static void forget_events(struct flw_hostfences *fences, CUcontext context)
     }
 }
 
-/* lock. Back to what is open. */
+/* Return uses to the open ones. Lock held. */
 static void reopen(struct flw_hoststream *stream, struct flw_hostuse *uses)
 {
     while (uses != NULL) {
@@ -73,7 +73,7 @@ static void reopen(struct flw_hoststream *stream, struct flw_hostuse *uses)
     }
 }
 
-/* lock. No event can cover them any more. */
+/* Move uses that no event can cover any more to the lost ones. Lock held. */
 static void lose_uses(struct flw_hostfences *fences, struct flw_hostfence *holder,
                       const struct flw_hoststream *stream, struct flw_hostuse *uses)
 {
@@ -93,8 +93,9 @@ static CUresult ask_capture(struct flw_hostpool *pool, CUstream handle)
                : result;
 }
 
-/* Driver calls, in a section of the stream's context. Asked once for a capture: of the legacy stream before
- * the record, which would end those of other streams; of another after it, where it took the event. */
+/* Record an event in a section of the stream's context, with one query for a capture: for the
+ * legacy stream before the record, which would end captures of other streams; for others after it,
+ * in case a capture took the event. Makes driver calls. */
 static CUresult record_event(struct flw_hostpool *pool, const struct flw_hoststream *stream,
                              struct flw_hostfence *fence)
 {
@@ -103,7 +104,7 @@ static CUresult record_event(struct flw_hostpool *pool, const struct flw_hoststr
         unsigned long long id = 0;
         result = flw_pin_ask(&pool->pin)->cuStreamGetId(stream->handle, &id);
         if (result == CUDA_SUCCESS && id != stream->id) {
-            result = CUDA_ERROR_INVALID_HANDLE; /* another stream has its handle now */
+            result = CUDA_ERROR_INVALID_HANDLE; /* another stream has the handle now */
         }
     }
     bool is_legacy = (uintptr_t)stream->handle <= (uintptr_t)CU_STREAM_LEGACY;
@@ -120,8 +121,8 @@ static CUresult record_event(struct flw_hostpool *pool, const struct flw_hoststr
     return result == CUDA_SUCCESS && !is_legacy ? ask_capture(pool, stream->handle) : result;
 }
 
-/* Driver calls. The context of the stream that has the handle of one that is gone, where that is another
- * context: what was freed by the handle may have been meant for either. */
+/* Return the context of the stream that has the handle of a stream that is gone, if that is
+ * another context: frees with the handle may have been meant for either. Makes driver calls. */
 static CUcontext find_heir(struct flw_hostpool *pool, const struct flw_hoststream *stream)
 {
     struct flw_pin_section section;
@@ -136,7 +137,7 @@ static CUcontext find_heir(struct flw_hostpool *pool, const struct flw_hoststrea
     return heir != stream->context ? heir : NULL;
 }
 
-/* lock. What a recording came to. */
+/* Publish the result of a record. Lock held. */
 static fallow_status publish(struct flw_hostpool *pool, struct flw_hoststream *stream,
                              struct flw_hostfence *fence, struct flw_hostuse *uses, CUresult result)
 {
@@ -161,7 +162,7 @@ static fallow_status publish(struct flw_hostpool *pool, struct flw_hoststream *s
                                            : FALLOW_DRIVER;
     }
     struct flw_hostfence *holder = flw_meta_extend(&fences->meta, sizeof *holder, 16);
-    if (holder == NULL) { /* then what is left of the meta is: an event less to reuse */
+    if (holder == NULL) { /* no host memory: one event less to reuse */
         holder = fence;
         fence = NULL;
     }
@@ -178,7 +179,7 @@ static fallow_status publish(struct flw_hostpool *pool, struct flw_hoststream *s
     return FALLOW_OK;
 }
 
-/* `is_last`: also where nothing is open, and after whoever is at it. */
+/* `is_last`: even if nothing is open, and after other threads. */
 static fallow_status record(struct flw_hostpool *pool, struct flw_hoststream *stream, bool is_last)
 {
     struct flw_pin_section section;
@@ -210,7 +211,7 @@ static fallow_status record(struct flw_hostpool *pool, struct flw_hoststream *st
         result = record_event(pool, stream, fence);
         flw_pin_leave(&pool->pin, &section);
     } else if (flw_pin_is_refusal(section.refusal)) {
-        result = section.refusal; /* from a host function, say: the stream is still there */
+        result = section.refusal; /* in a host function, for example: the stream still exists */
     }
     if (!flw_result_is_stale(result) && stream->context == pool->pin.context) {
         flw_pin_heed(&pool->pin, result, "cuEventRecord");
@@ -235,8 +236,8 @@ fallow_status flw_fences_record(struct flw_hostpool *pool, struct flw_hoststream
 
 /* ---- completion */
 
-/* lock held on entry and exit, not in between; the stream is this thread's. True: its oldest event
- * is complete and out of the list, *out_uses what it covered. */
+/* Query the stream's oldest event; the stream is this thread's. True: complete and removed,
+ * *out_uses has the uses. The lock is held on entry and exit, not in between. */
 static bool query_oldest(struct flw_hostpool *pool, struct flw_hoststream *stream, bool waits,
                          struct flw_hostuse **out_uses)
 {
@@ -244,7 +245,7 @@ static bool query_oldest(struct flw_hostpool *pool, struct flw_hoststream *strea
     struct flw_hostfence *fence = stream->oldest;
     struct flw_pin_section section;
     CUresult result = CUDA_ERROR_NOT_READY;
-    bool has_ended = false; /* another context: then so has all its work */
+    bool has_ended = false; /* another context: then all the work has ended too */
     flw_lock_release(&pool->lock);
     if (flw_pin_enter(&pool->pin, &section, NULL)) {
         const struct flw_driver *cu = flw_pin_ask(&pool->pin);
@@ -252,7 +253,8 @@ static bool query_oldest(struct flw_hostpool *pool, struct flw_hoststream *strea
         result = waits ? cu->cuEventSynchronize(fence->event) : cu->cuEventQuery(fence->event);
         bool is_over = flw_result_is_stale(result) || flw_result_is_gone(result);
         has_ended = is_over && fence->context != pool->pin.context;
-        if (is_over && !has_ended) { /* of the pool's own context, with which alone its events go */
+        if (is_over && !has_ended) { /* of the pool's own context, with which alone the events
+                                         end */
             flw_pin_lose(&pool->pin, result, waits ? "cuEventSynchronize" : "cuEventQuery");
         }
         flw_pin_leave(&pool->pin, &section);
@@ -308,8 +310,8 @@ bool flw_fences_poll(struct flw_hostpool *pool, struct flw_hoststream *stream)
     return take_back(pool, stream, false);
 }
 
-/* Records are never unmapped, and new ones come first: the list may be walked without the lock held
- * all the time. */
+/* Records are never unmapped, and new ones are first: the list may be walked without holding the
+ * lock throughout. */
 static struct flw_hoststream *next_stream(struct flw_hostpool *pool, struct flw_hoststream *stream)
 {
     flw_lock_acquire(&pool->lock);
@@ -338,7 +340,7 @@ bool flw_fences_poll_all(struct flw_hostpool *pool)
 
 /* ---- waits */
 
-/* lock */
+/* Lock held. */
 static void lose_again(struct flw_hostfences *fences, struct flw_hostfence *lost)
 {
     while (lost != NULL) {
@@ -349,7 +351,7 @@ static void lose_again(struct flw_hostfences *fences, struct flw_hostfence *lost
     }
 }
 
-/* lock. No event tells of what they cover, as long as the driver does not. */
+/* Move the uses of the fences to the lost ones while the driver does not answer. Lock held. */
 static void lose_fences(struct flw_hostfences *fences, struct flw_hoststream *stream)
 {
     while (stream->oldest != NULL) {
@@ -360,8 +362,8 @@ static void lose_fences(struct flw_hostfences *fences, struct flw_hoststream *st
     stream->newest = NULL;
 }
 
-/* lock. What threads that have ended left open on streams of their own, and what the driver refuses to tell
- * about. */
+/* Collect open uses of ended threads on their own streams, and uses that the driver refuses to
+ * report on. Lock held. */
 static void collect_orphans(struct flw_hostpool *pool)
 {
     struct flw_hostfences *fences = &pool->fences;
@@ -385,8 +387,8 @@ static void collect_orphans(struct flw_hostpool *pool)
     }
 }
 
-/* Driver calls. A context that is gone has nothing left to wait for; one that refuses to be entered
- * was not waited for. */
+/* A context that is gone has nothing left to wait for; one that cannot be entered was not waited
+ * for. Makes driver calls. */
 static CUresult sync_context(struct flw_hostpool *pool, CUcontext context)
 {
     struct flw_pin_section section;
@@ -403,7 +405,7 @@ static CUresult sync_context(struct flw_hostpool *pool, CUcontext context)
     return !is_own && flw_result_is_gone(result) ? CUDA_SUCCESS : result;
 }
 
-/* Driver calls. Contexts of lost uses, one after the other. */
+/* Wait for the contexts of lost uses, one after the other. Makes driver calls. */
 static void wait_for_lost(struct flw_hostpool *pool)
 {
     flw_lock_acquire(&pool->lock);
@@ -432,7 +434,7 @@ static void wait_for_lost(struct flw_hostpool *pool)
     flw_lock_release(&pool->lock);
 }
 
-/* lock */
+/* Lock held. */
 static bool is_any_busy(const struct flw_hostfences *fences)
 {
     const struct flw_hoststream *stream = fences->streams;
@@ -467,7 +469,7 @@ fallow_status flw_fences_wait(struct flw_hostpool *pool, uint64_t deadline_ns,
             wait_for_lost(pool);
             has_synced = true;
         } else if (waits && !is_others) {
-            return FALLOW_TIMEOUT; /* what is left is on a captured stream */
+            return FALLOW_TIMEOUT; /* only blocks on captured streams remain */
         } else if (tries < 64) {
             sched_yield();
         } else {

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the streams of a host pool, what was freed on each, and the events that cover it.
+ * Owns: the streams of a host pool, the blocks freed on each, and the events that cover the frees.
  *
- *   open     freed since the last event; recorded when it is much, or when memory is wanted
- *   fence    an event and what it covers: everything that was open when it was recorded
- *   lost     freed on a stream that went without notice: its context, waited for, covers it
+ *   open     freed since the last event; recorded when there are many, or when memory is needed
+ *   fence    an event and the uses that it covers: everything that was open at the record
+ *   lost     freed on a stream that ended without notice: covered by waiting for the context
  *
- * The heap's order domains are not used here: theirs is free memory that has an owner, is reused by
- * that owner at once and handed on in batches and runs of 64 KiB. Here nothing is anybody's before it
- * is complete, and then it is everybody's; single blocks down to 64 B wait. What is left of a domain
- * is a queue of events.
+ * The heap's order domains are not used here: their free memory has an owner, which reuses it at
+ * once, and moves in batches and runs of 64 KiB. Here no freed block has an owner before it is
+ * complete, then any caller may get it, and single blocks down to 64 B wait. What is left of a
+ * domain is a queue of events.
  *
- * One thread at a time makes driver calls for a stream (is_busy); others leave it alone.
+ * One thread at a time makes driver calls for a stream (is_busy); others leave the stream alone.
  *
  * INVARIANTS
- *   1. A use is in exactly one place: open, a fence, lost, announced by its block, or a busy thread's.
- *   2. A block's `awaits` is the number of its uses in the first three and the last.
+ *   1. A use is in exactly one place: open, a fence, lost, announced by the block, or a busy thread's.
+ *   2. A block's `awaits` is the number of the uses in the first three and the last.
  *   3. Fences of a stream are in the order of their events.
- * Synchronization: the pool's lock; driver calls without it.
- */
+ * Synchronization: the pool's lock; driver calls without it. */
 #ifndef FLW_HOST_HOSTFENCE_H
 #define FLW_HOST_HOSTFENCE_H
 
@@ -43,8 +42,9 @@ extern enum flw_host_plant flw_host_plant;
 struct flw_hostfence {
     struct flw_hostfence *next; /* older to newer; or unused */
     CUevent event;
-    CUcontext context; /* the event's */
-    CUcontext heir;    /* of lost uses: another one, whose stream has the handle now; or NULL */
+    CUcontext context; /* of the event */
+    CUcontext heir;    /* of lost uses: another context with a stream that has the handle now;
+                           or NULL */
     struct flw_hostuse *uses;
 };
 
@@ -53,19 +53,18 @@ struct flw_hoststream {
     CUstream handle;
     CUcontext context;
     unsigned long long id;
-    CUcontext heir; /* lost: where the handle is another stream's now; or NULL */
+    CUcontext heir; /* lost: the context of another stream that has the handle now; or NULL */
     bool has_id;
-    bool is_known; /* the handle finds it: not retired, not lost */
-    bool is_lost;  /* went without notice */
-    bool is_busy;  /* a thread makes driver calls for it */
-    bool
-        refuses_events; /* the driver refused to record one or to ask for one, and has not done it since:
-                            waiting for the context completes what is freed there */
-    uintptr_t thread; /* CU_STREAM_PER_THREAD: whose; 0: any thread's */
+    bool is_known;       /* found by the handle: not retired, not lost */
+    bool is_lost;        /* ended without notice */
+    bool is_busy;        /* a thread makes driver calls for it */
+    bool refuses_events; /* the driver refused to record or query an event, and has not done so
+                            since: waiting for the context completes the frees */
+    uintptr_t thread;    /* CU_STREAM_PER_THREAD: the thread; 0: any thread's */
     struct flw_hostuse *open;
     uint32_t open_count;
     uint64_t open_bytes;
-    uint32_t announced_count; /* uses of blocks that are still allocated */
+    uint32_t announced_count; /* uses of live blocks */
     struct flw_hostfence *oldest, *newest;
 };
 
@@ -73,50 +72,53 @@ struct flw_hostfences {
     struct flw_meta meta;
     struct flw_hoststream *streams, *last_found;
     struct flw_hostfence *unused;
-    struct flw_hostfence *lost; /* uses by context; no event */
+    struct flw_hostfence *lost; /* uses by context, without an event */
     uint32_t stream_count;
     uint64_t event_count, lost_count;
     _Atomic uint64_t query_count, wait_count;
 };
 
 bool flw_fences_init(struct flw_hostfences *fences);
-/* Driver calls. The events; everything has been waited for. */
+/* Destroy the events, after everything was waited for. Makes driver calls. */
 void flw_fences_release(struct flw_hostpool *pool);
 void flw_fences_finish(struct flw_hostfences *fences);
 
 /* ---- hoststream.c */
 
-/* A number that no other thread ever has: the system gives those of ended threads out again, whose
- * frees another thread's events do not cover. */
+/* Return a number that no other thread ever has: the system reuses thread ids, but another
+ * thread's events do not cover an ended thread's frees. */
 uintptr_t flw_hoststream_thread(void);
-/* lock. The stream that a handle names for this thread; NULL: none is known. */
+/* Return the tracked stream of a handle for this thread; NULL: none. Lock held. */
 struct flw_hoststream *flw_hoststream_known(struct flw_hostfences *fences, CUstream handle);
-/* lock on success, no lock held before. The same, made where it is new: may make driver calls. */
+/* The same, created if new: may make driver calls. Returns with the lock held on success; no lock
+ * held before. */
 fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
                               struct flw_hoststream **out_stream);
-/* lock. A use waits for what the stream has been given so far. */
+/* Let a use wait for the stream's present work. Lock held. */
 void flw_fences_add(struct flw_hostpool *pool, struct flw_hoststream *stream,
                     struct flw_hostuse *use);
-/* lock. Is there enough for an event? */
+/* True if there is enough for an event. Lock held. */
 bool flw_fences_is_due(const struct flw_hoststream *stream);
 
 /* ---- hostfence.c */
 
-/* Driver calls. Records what is open. CAPTURING: not now. Where it could not be recorded later it
- * is lost at once. */
+/* Record the open uses. CAPTURING: not now. Uses that could not be recorded later are lost at
+ * once. Makes driver calls. */
 fallow_status flw_fences_record(struct flw_hostpool *pool, struct flw_hoststream *stream);
-/* Driver calls. Reclaims what is complete of one stream, of all (recording first). True: any. */
+/* Reclaim the complete blocks of one stream, or of all (recording first). True: any. Makes driver
+ * calls. */
 bool flw_fences_poll(struct flw_hostpool *pool, struct flw_hoststream *stream);
 bool flw_fences_poll_all(struct flw_hostpool *pool);
-/* Driver calls. Polls until nothing is deferred, `is_enough` says so (with the lock held; may be
- * NULL), or the deadline (flw_clock_fine_ns; UINT64_MAX: none) is over: TIMEOUT. */
+/* Poll until nothing is deferred, `is_enough` returns true (called with the lock held; may be
+ * NULL), or the deadline (flw_clock_fine_ns; UINT64_MAX: none) is over: TIMEOUT. Makes driver
+ * calls. */
 fallow_status flw_fences_wait(struct flw_hostpool *pool, uint64_t deadline_ns,
                               bool (*is_enough)(struct flw_hostpool *pool, void *context),
                               void *context);
-/* Driver calls. Records what is open and forgets the handle. */
+/* Record the open uses and forget the handle. Makes driver calls. */
 fallow_status flw_fences_retire(struct flw_hostpool *pool, CUstream handle);
 
-/* lock. A sentence; NULL: all hold. */
+/* Return a description of the first violation; NULL: none. Lock held. */
 const char *flw_fences_broken_invariant(struct flw_hostpool *pool);
 
 #endif

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the way of a free: the call, what waits for streams, the pages; announced uses; a stream
- * that is retired. Does not: know how streams are waited for (hostfence.c).
- */
+ * Owns: the path of a free: the call, blocks that wait for streams, the pages; announced uses; the
+ * retirement of a stream. Does not: wait for streams (hostfence.c). */
 #include <errno.h>
 
 #include "host/hostpool.h"
 
 #define COMPLETE_AT_ONE 16u /* uses settled under one hold of the lock */
 
-/* No lock held. Blocks that wait for nothing and are out of the table. */
+/* Return blocks that wait for nothing and are out of the table. No lock held. */
 static void return_chain(struct flw_hostpool *pool, struct flw_hostblock *chain)
 {
     if (chain == NULL) {
@@ -29,7 +28,8 @@ static void return_chain(struct flw_hostpool *pool, struct flw_hostblock *chain)
     flw_lock_release(&pool->lock);
 }
 
-/* lock. The block waits for nothing: its address is free. jemalloc's go on the chain. */
+/* Remove a block that waits for nothing: the address is free. jemalloc's blocks are added to the
+ * chain. Lock held. */
 static void retire_block(struct flw_hostpool *pool, struct flw_hostblock *block,
                          struct flw_hostblock **chain)
 {
@@ -44,8 +44,9 @@ static void retire_block(struct flw_hostpool *pool, struct flw_hostblock *block,
     }
 }
 
-/* lock. Settles the first of them, not so many that others wait long for the lock, and gives the rest.
- * What waits for nothing any more is the pages', or on the chain. */
+/* Settle the first uses, few enough that other threads do not wait long for the lock, and return
+ * the rest. Blocks that wait for nothing any more return to the pages or join the chain. Lock
+ * held. */
 static struct flw_hostuse *settle(struct flw_hostpool *pool, struct flw_hostuse *uses,
                                   struct flw_hostblock **chain)
 {
@@ -99,7 +100,7 @@ static fallow_status refuse_stream(struct flw_hostpool *pool, const char *call,
         fallow_status_message(status));
 }
 
-/* lock. From live to deferred; its announced uses begin to count. */
+/* Defer a live block; the announced uses begin to count. Lock held. */
 static void defer(struct flw_hostpool *pool, struct flw_hostblock *block)
 {
     block->is_live = false;
@@ -119,8 +120,8 @@ static void defer(struct flw_hostpool *pool, struct flw_hostblock *block)
     }
 }
 
-/* lock on success. The live block and the stream, both sure until the lock is dropped; NULL: *status
- * says why. */
+/* Find the live block and the stream, valid until the lock is released; NULL: see *status. Returns
+ * with the lock held on success. */
 static struct flw_hostblock *find_both(struct flw_hostpool *pool, const char *call, const void *ptr,
                                        fallow_stream handle, struct flw_hoststream **out_stream,
                                        fallow_status *status)

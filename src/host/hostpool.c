@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the life of host pools: create, destroy, fork, handles; statistics, sentences, validation.
- * Does not: allocate (hostalloc.c).
- */
+ * Owns: the life of host pools: create, destroy, fork, handles; statistics, messages, validation.
+ * Does not: allocate (hostalloc.c). */
 #include "host/hostpool.h"
 
 #include <pthread.h>
@@ -30,7 +29,7 @@ struct flw_hostpool *flw_hostpool_of(const fallow_host *handle)
     return flw_handles_find(&table, handle);
 }
 
-/* In the child of a fork the driver is dead, and a lock that another thread held stays held. */
+/* In the child of a fork the driver is dead, and a lock that another thread held stays locked. */
 static void forget_pools(void)
 {
     flw_handles_forget(&table);
@@ -41,7 +40,7 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, forget_pools);
 }
 
-/* The last step of making a pool. False: the table is full. */
+/* Enter the pool into the table, as the last step. False: the table is full. */
 static bool enter_table(struct flw_hostpool *pool)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -53,7 +52,7 @@ static bool enter_table(struct flw_hostpool *pool)
     return pool->handle != NULL;
 }
 
-/* ---- sentences */
+/* ---- messages */
 
 fallow_status flw_hostpool_refuse(struct flw_hostpool *pool, fallow_status status,
                                   const char *format, ...)
@@ -113,7 +112,7 @@ void fallow_host_last_error(fallow_host *host, char *out_text, size_t text_bytes
 
 FLW_DEFINE_INIT_SIZED(fallow_host_config)
 
-/* As much of the caller's struct as both know; what only the caller knows must be zero. */
+/* Copy the part of the caller's struct that both know; the rest must be zero. */
 static fallow_status read_config(const fallow_host_config *from, fallow_host_config *to)
 {
     *to = (fallow_host_config){.struct_size = sizeof *to};
@@ -148,7 +147,7 @@ static void apply_defaults(struct flw_hostpool *pool)
     config->wait_ms = config->wait_ms != 0 ? config->wait_ms : DEFAULT_WAIT_MS;
 }
 
-/* Says it to the log: there is no pool to ask. */
+/* Log the reason: there is no pool to query. */
 static fallow_status fail_create(const fallow_host_config *config, fallow_status status,
                                  const char *message)
 {
@@ -229,7 +228,7 @@ fallow_status fallow_host_create(fallow_pool *device_pool, const fallow_host_con
 
 #define GIVE_TRIES 3
 
-/* Driver calls, in a section. A driver that refuses is asked again. */
+/* Release a chunk, with retries; in a driver section. Makes driver calls. */
 static void give_chunk_back(struct flw_hostpool *pool, const struct flw_chunk *chunk)
 {
     CUresult result = CUDA_ERROR_UNKNOWN;
@@ -251,7 +250,7 @@ static void give_chunks_back(struct flw_hostpool *pool)
     for (unsigned n = 0; n < GIVE_TRIES && !is_inside; n++) {
         is_inside = flw_pin_enter(&pool->pin, &section, NULL);
     }
-    if (!is_inside) { /* of a context that is gone, what it had pinned went with it */
+    if (!is_inside) { /* pinned memory ended with the context */
         if (!flw_pin_is_lost(&pool->pin) && pool->pages.chunk_count > 0) {
             flw_hostpool_log(pool, FALLOW_LOG_ERROR,
                              "fallow_host_destroy: the driver kept %llu pinned bytes: %s",
@@ -274,7 +273,7 @@ void fallow_host_destroy(fallow_host *host)
         return; /* of two threads that destroy one pool one gets it */
     }
     flw_pin_hold(&pool->pin, &section);
-    fallow_status waited = FALLOW_TIMEOUT; /* a driver that refuses is asked again */
+    fallow_status waited = FALLOW_TIMEOUT; /* retried if the driver refuses */
     for (unsigned n = 0; n < GIVE_TRIES && waited == FALLOW_TIMEOUT; n++) {
         waited = flw_fences_wait(pool, UINT64_MAX, NULL, NULL);
     }
@@ -291,7 +290,7 @@ void fallow_host_destroy(fallow_host *host)
     flw_handles_free(&table, host);
 }
 
-/* ---- questions */
+/* ---- queries */
 
 FLW_DEFINE_INIT_SIZED(fallow_host_stats)
 
@@ -357,7 +356,7 @@ static void add_block(void *context, const struct flw_hostblock *block)
     sums->is_wrong |= !block->is_live && block->awaits == 0;
 }
 
-/* lock */
+/* Lock held. */
 static const char *broken_sums(struct flw_hostpool *pool)
 {
     struct sums sums = {0};

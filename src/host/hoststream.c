@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: which streams a host pool knows, and what is open on each. Does not: record (hostfence.c).
- */
+ * Owns: the tracked streams of a host pool, and the open uses of each. Does not: record
+ * (hostfence.c). */
 #include "base/bits.h"
 #include "host/hostpool.h"
 
-#define FENCE_USES  32u     /* an event covers at least so many blocks, or so much: */
-#define FENCE_BYTES FLW_MIB /* a copy of that lasts many times as long as its event */
+#define FENCE_USES  32u     /* an event covers at least this many blocks, or bytes: */
+#define FENCE_BYTES FLW_MIB /* a copy of this size takes much longer than the event */
 
 uintptr_t flw_hoststream_thread(void)
 {
@@ -24,7 +24,7 @@ static bool is_unused(const struct flw_hoststream *stream)
            stream->announced_count == 0 && (!stream->is_known || stream->thread != 0);
 }
 
-/* lock. Does the handle, of this thread, still name it? */
+/* True if the handle, on this thread, still means the stream. Lock held. */
 static bool is_named(const struct flw_hoststream *stream, CUstream handle)
 {
     return stream->is_known && stream->handle == handle &&
@@ -44,7 +44,7 @@ struct flw_hoststream *flw_hoststream_known(struct flw_hostfences *fences, CUstr
     return stream;
 }
 
-/* lock. A record, one that nothing waits for where there is one. */
+/* Return a record, reusing one that nothing waits for. Lock held. */
 static struct flw_hoststream *new_stream(struct flw_hostfences *fences)
 {
     struct flw_hoststream *stream = fences->streams;
@@ -66,7 +66,7 @@ static struct flw_hoststream *new_stream(struct flw_hostfences *fences)
     return stream;
 }
 
-/* Driver calls, in a section. Whose is it? */
+/* Query the stream's context and id, in a section. Makes driver calls. */
 static CUresult identify(struct flw_hostpool *pool, struct flw_hoststream *stream)
 {
     const struct flw_driver *cu = &pool->pin.cu;
@@ -111,7 +111,7 @@ fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
         return flw_pin_is_refusal(result) ? FALLOW_DRIVER : FALLOW_INVALID_STREAM;
     }
     flw_lock_acquire(&pool->lock);
-    *out_stream = flw_hoststream_known(fences, handle); /* another thread's, meanwhile */
+    *out_stream = flw_hoststream_known(fences, handle); /* added by another thread meanwhile */
     if (*out_stream == NULL && (*out_stream = new_stream(fences)) != NULL) {
         told.next = (*out_stream)->next;
         **out_stream = told;
@@ -127,7 +127,7 @@ void flw_fences_add(struct flw_hostpool *pool, struct flw_hoststream *stream,
                     struct flw_hostuse *use)
 {
     if (!stream->is_known && !stream->is_lost) {
-        /* Retired: its last event covers all that it was ever given. */
+        /* Retired: the last event covers all the work. */
         if (stream->newest != NULL) {
             use->block->awaits++;
             use->next = stream->newest->uses;

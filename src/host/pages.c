@@ -8,7 +8,7 @@
 #include "base/check.h"
 
 #define MOST_CHUNKS  (1u << 16)
-#define EXACT_PAGES  32u /* a bin a length up to here, four a doubling above */
+#define EXACT_PAGES  32u /* one bin per length up to here, four per doubling above */
 #define LOOKS_AT     64u /* runs of a bin compared for the best fit, at least */
 #define BITMAP_WORDS 3u
 
@@ -97,7 +97,7 @@ static void remove_run(struct flw_pages *pages, struct flw_page_run *run)
     run->page_count = 0;
 }
 
-/* The first bin from `bin` on that is not empty; FLW_PAGE_BINS: none. */
+/* Return the first non-empty bin from `bin` on; FLW_PAGE_BINS: none. */
 static unsigned next_bin(const struct flw_pages *pages, enum flw_page_kind kind, unsigned bin)
 {
     for (unsigned word = bin / 64; word < BITMAP_WORDS; word++) {
@@ -110,8 +110,8 @@ static unsigned next_bin(const struct flw_pages *pages, enum flw_page_kind kind,
     return FLW_PAGE_BINS;
 }
 
-/* Return the smallest run that fits; of several, a run in the chunk with least free, so that the others become idle.
- * Continues past runs that are a little too short, which may fill the bin. */
+/* Return the smallest run that fits; among several, one in the chunk with the least free, so that
+ * the others become idle. Continues past runs that are slightly too short, which may fill the bin. */
 static struct flw_page_run *best_run(const struct flw_pages *pages, enum flw_page_kind kind,
                                      uint32_t page_count, uint64_t most_pages)
 {
@@ -121,7 +121,7 @@ static struct flw_page_run *best_run(const struct flw_pages *pages, enum flw_pag
     for (unsigned bin = bin_of(page_count); best == NULL || looked < LOOKS_AT; bin++) {
         bin = next_bin(pages, kind, bin);
         if (bin > last) {
-            break; /* there is none, or all that follow are too long */
+            break; /* none, or all further ones are too long */
         }
         struct flw_page_run *run = pages->bins[kind][bin];
         for (; run != NULL && (best == NULL || looked < LOOKS_AT); run = run->next, looked++) {
@@ -212,7 +212,7 @@ struct flw_chunk *flw_pages_new_chunk(struct flw_pages *pages, uint64_t bytes,
             return NULL;
         }
     }
-    /* Written where free runs begin and end only: most of it never appears. */
+    /* Written only at the begin and end of free runs: most of it never appears. */
     void *runs = mmap(NULL, page_count * sizeof(struct flw_page_run), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     *chunk = (struct flw_chunk){.kind = kind, .page_count = (uint32_t)page_count};
@@ -232,7 +232,7 @@ void flw_pages_drop_chunk(struct flw_pages *pages, struct flw_chunk *chunk)
     pages->unused_chunks = chunk;
 }
 
-/* The place of the first chunk that begins after an address. */
+/* Return the place of the first chunk that begins after an address. */
 static uint32_t place_after(const struct flw_pages *pages, const void *address)
 {
     uint32_t low = 0, high = pages->chunk_count;
@@ -249,7 +249,7 @@ static uint32_t place_after(const struct flw_pages *pages, const void *address)
 
 void flw_pages_publish(struct flw_pages *pages, struct flw_chunk *chunk)
 {
-    /* As many records as places: a record was given, so there is a place. */
+    /* There are as many records as places, so there is a place. */
     FLW_ASSERT(pages->chunk_count < pages->chunk_capacity);
     uint32_t place = place_after(pages, chunk->base);
     memmove(&pages->chunks[place + 1], &pages->chunks[place],

@@ -11,7 +11,7 @@
 
 #include "fallow/extend.h"
 
-/* linux/mempolicy.h; no library is needed for three calls. */
+/* From linux/mempolicy.h; three calls need no library. */
 #define POLICY_PREFERRED 1
 #define MEMS_ALLOWED     4
 #define MOST_NODES       1024
@@ -25,7 +25,7 @@ static bool may_use(const unsigned long *nodes, int node)
     return node >= 0 && node < MOST_NODES && (nodes[node / WORD_BITS] >> node % WORD_BITS & 1) != 0;
 }
 
-/* How many nodes this process may take memory of; 0: the system does not say. */
+/* Return how many nodes this process may use; 0: unknown. */
 static unsigned read_nodes(unsigned long *nodes)
 {
     unsigned count = 0;
@@ -39,7 +39,7 @@ static unsigned read_nodes(unsigned long *nodes)
     return count;
 }
 
-/* Pages that appear in the range later come from the node, while it has any. */
+/* Bind pages that appear in the range later to the node, while it has any. */
 static bool bind_to(void *address, uint64_t bytes, int node)
 {
     unsigned long nodes[NODE_WORDS] = {0};
@@ -47,7 +47,7 @@ static bool bind_to(void *address, uint64_t bytes, int node)
     return syscall(SYS_mbind, address, bytes, POLICY_PREFERRED, nodes, MOST_NODES, 0) == 0;
 }
 
-/* May this process bind? Containers often forbid it. */
+/* True if this process may bind; containers often forbid it. */
 static bool can_bind(int node)
 {
     void *page =
@@ -149,7 +149,7 @@ fallow_status flw_pin_init(struct flw_pin *pin, fallow_pool *pool, const fallow_
     return status;
 }
 
-#define LEAVE_TRIES 3 /* what the program made current must not stay covered */
+#define LEAVE_TRIES 3 /* retries, so that the program's context does not stay covered */
 
 bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUcontext context)
 {
@@ -225,8 +225,8 @@ static CUresult map_and_register(struct flw_pin *pin, struct flw_chunk *chunk, i
     if (address == MAP_FAILED) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    /* A forked child that shared the pages would make the parent's next write leave them, and the
-     * device would go on with the old ones. */
+    /* If a forked child shared the pages, the parent's next write would move the parent to new
+     * pages, while the device would continue with the old ones. */
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (bind_to(address, bytes, node) && madvise(address, bytes, MADV_DONTFORK) == 0) {
         result =
@@ -252,7 +252,7 @@ CUresult flw_pin_acquire(struct flw_pin *pin, struct flw_chunk *chunk, const cha
         if (!is_refused || pin->is_strict) {
             return result;
         }
-        atomic_store(&pin->node, -1); /* from now on without asking */
+        atomic_store(&pin->node, -1); /* from now on without an attempt */
     }
     *out_call = "cuMemHostAlloc";
     return allocate(pin, chunk);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the driver as a host pool sees it: the table (the device pool's own), the frame around calls,
- * the two ways to pinned memory, the loss of the device.
+ * Owns: a host pool's access to the driver: the table (the device pool's own), the frame around
+ * calls, the two ways to pinned memory, the loss of the device.
  * Does not: lock, or decide how much.
  *
- * cuMemHostAlloc puts pages wherever the calling thread's policy says, often on the wrong node of a
- * machine with several, and a copy from there crosses the link between them. Memory that is mapped
- * and bound here, then registered, lies where it should, whoever asks first. On one node it would
- * only be the longer way: there the driver allocates.
- */
+ * cuMemHostAlloc places pages by the calling thread's policy, often on the wrong node of a machine
+ * with several, and a copy then crosses the link between them. Memory that is mapped, bound and
+ * registered here is on the right node, whichever thread allocates. With one node that would only
+ * be slower: there the driver allocates. */
 #ifndef FLW_HOST_PIN_H
 #define FLW_HOST_PIN_H
 
@@ -25,35 +24,37 @@
 struct flw_pin {
     struct flw_driver cu; /* the device pool's entry points; object NULL */
     CUcontext context;
-    _Atomic int node; /* memory is bound to; -1: the driver allocates */
-    bool is_strict;   /* the node was asked for by name */
+    _Atomic int node; /* node that memory is bound to; -1: the driver allocates */
+    bool is_strict;   /* the user named the node */
     _Atomic uint64_t call_count;
     _Atomic int lost_error; /* CUresult that lost the device; 0 none */
     const char *_Atomic lost_call;
 };
 
-/* A stretch of driver calls: a context current, captures undisturbed. */
+/* A section of driver calls: a context is current, captures are undisturbed. */
 struct flw_pin_section {
     struct flw_driver_section frame;
     CUresult refusal; /* why it was not entered */
 };
 
-/* Driver calls. What went wrong is in message, FLW_DRIVER_MESSAGE_BYTES. */
+/* Makes driver calls. On failure `message` (FLW_DRIVER_MESSAGE_BYTES) has the reason. */
 fallow_status flw_pin_init(struct flw_pin *pin, fallow_pool *pool, const fallow_host_config *config,
                            char *message);
 
-/* Driver calls. False: the device is lost, the context is (NULL: the pool's), or the driver refuses now;
- * section->refusal says which. leave undoes it. */
+/* Enter the driver. False: the device is lost, the context is (NULL: the pool's), or the driver
+ * refuses now; see section->refusal. leave undoes it. Makes driver calls. */
 bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUcontext context);
 void flw_pin_leave(struct flw_pin *pin, struct flw_pin_section *section);
-/* Around a call that may enter more than once: the first pays for all. No driver call by itself. */
+/* Hold a section around a call that may enter several times, so that the first serves all. Makes
+ * no driver call itself. */
 void flw_pin_hold(struct flw_pin *pin, struct flw_pin_section *section);
 
-/* Driver calls, inside a section. Fills base, is_registered, is_bound of a chunk. *out_call: what answered. */
+/* Pin a chunk: set base, is_registered, is_bound. *out_call: the failed call. Makes driver calls
+ * in a section. */
 CUresult flw_pin_acquire(struct flw_pin *pin, struct flw_chunk *chunk, const char **out_call);
 CUresult flw_pin_release(struct flw_pin *pin, const struct flw_chunk *chunk);
 
-/* An answer about the pool's own context (driver/answer.h): one that says so loses the device. */
+/* Process a result about the pool's own context (driver/answer.h), which may lose the device. */
 void flw_pin_heed(struct flw_pin *pin, CUresult result, const char *call);
 void flw_pin_lose(struct flw_pin *pin, CUresult error, const char *call);
 const char *flw_pin_error_name(const struct flw_pin *pin, int error);
@@ -63,7 +64,7 @@ static inline bool flw_pin_is_lost(const struct flw_pin *pin)
     return atomic_load_explicit(&pin->lost_error, memory_order_relaxed) != 0;
 }
 
-/* The driver, for one more call of it; no ranked lock is held over that. */
+/* Return the driver for one more call; no ranked lock is held over it. */
 static inline const struct flw_driver *flw_pin_ask(struct flw_pin *pin)
 {
     FLW_ASSERT(flw_lock_none_held());
@@ -71,7 +72,8 @@ static inline const struct flw_driver *flw_pin_ask(struct flw_pin *pin)
     return &pin->cu;
 }
 
-/* Not now: beside a capture, in a host function, for want of memory, or whatever it is. */
+/* True for a refusal now: during a capture, in a host function, for want of memory,
+ * or otherwise. */
 static inline bool flw_pin_is_refusal(CUresult result)
 {
     return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY &&

@@ -7,14 +7,14 @@
 
 #include "base/bits.h"
 
-/* What experimental.arenas_create_ext takes (jemalloc 5.3, arena_config_t). */
+/* Argument of experimental.arenas_create_ext (jemalloc 5.3, arena_config_t). */
 struct arena_config {
     extent_hooks_t *hooks;
     bool metadata_use_hooks;
 };
 
-/* jemalloc would take its address space in steps of 2 MiB and more and keep what it does not use;
- * refused, it asks again for what it needs. No slab is larger than this. */
+/* jemalloc would reserve address space in steps of 2 MiB and more and keep the unused part; after
+ * a refusal it requests only what it needs. No slab is larger than this. */
 #define LARGEST_EXTENT (256 * FLW_KIB)
 
 static struct flw_smalls *smalls_of(extent_hooks_t *hooks)
@@ -38,7 +38,7 @@ static void *hand_over(extent_hooks_t *hooks, void *new_address, size_t bytes, s
         extent = flw_pages_take_any(smalls->pages, bytes);
     }
     flw_lock_release(smalls->pages_lock);
-    if (extent != NULL && *zero) { /* not asked for here */
+    if (extent != NULL && *zero) { /* not requested here */
         memset(extent, 0, bytes);
     }
     *zero = *zero && extent != NULL;
@@ -102,8 +102,8 @@ static int control(const struct flw_smalls *smalls, const char *verb, void *valu
     return mallctl(name, NULL, NULL, value, bytes);
 }
 
-/* What slabs serve; 0, and runs of pages serve everything, where jemalloc was built for larger pages:
- * its extents would want an alignment that runs do not have. */
+/* Return the largest size for slabs; 0, so that runs of pages serve everything, if jemalloc was
+ * built for larger pages: the extents would need an alignment that runs do not have. */
 static size_t largest_bin(void)
 {
     unsigned count = 0;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: blocks below four pages: a jemalloc arena whose extents are runs of pinned pages.
+ * Owns: blocks below four pages: a jemalloc arena with runs of pinned pages as extents.
  *
- * The hooks hand pages over and take them back; they make no driver call, so that none runs under
- * jemalloc's locks. Where there are no pages an allocation fails, and the caller pins more and tries
- * again. jemalloc's own metadata stays in ordinary memory (metadata_use_hooks off), nothing is
- * purged, decommitted or zeroed, and decay is off: flw_smalls_flush gives the free pages back.
+ * The hooks give pages to jemalloc and take them back; they make no driver call, so none runs
+ * under jemalloc's locks. Without pages an allocation fails, and the caller pins more and retries.
+ * jemalloc's own metadata stays in ordinary memory (metadata_use_hooks off), nothing is purged,
+ * decommitted or zeroed, and decay is off: flw_smalls_flush returns the free pages.
  *
- * Larger blocks are runs of pages: jemalloc's size classes for them, four a doubling and a page of
- * padding, would cost up to a quarter.
+ * Larger blocks are runs of pages: jemalloc's size classes for them, four per doubling and a page
+ * of padding, would cost up to a quarter.
  *
  * Synchronization: `lock` around the explicit cache, held over jemalloc, which may call the hooks,
- * which take the pool's lock. jemalloc may also call them from a thread of its own.
- */
+ * which take the pool's lock. jemalloc may also call them from a thread of its own. */
 #ifndef FLW_HOST_SMALLS_H
 #define FLW_HOST_SMALLS_H
 
@@ -28,7 +27,7 @@
 #define FLW_SMALL_ALIGN_LOG2 6 /* a line: two blocks never share one */
 
 struct flw_smalls {
-    extent_hooks_t hooks; /* first: the hooks find the rest by it */
+    extent_hooks_t hooks; /* first: the hooks find the other fields by it */
     struct flw_lock lock;
     struct flw_lock *pages_lock; /* the pool's */
     struct flw_pages *pages;
@@ -36,23 +35,24 @@ struct flw_smalls {
     int flags;             /* of mallocx */
     size_t most_bytes;     /* the largest size served here */
     _Atomic bool
-        takes_any; /* of the present take; relaxed: a hook in jemalloc's own thread may miss the change */
+        takes_any; /* of the present take; relaxed: a hook in jemalloc's own thread may miss
+                       the change */
     bool is_open;
 };
 
-/* NOT_SUPPORTED: jemalloc cannot keep its metadata to itself (before 5.3). OUT_OF_HOST_MEMORY. */
+/* NOT_SUPPORTED: jemalloc cannot keep the metadata separate (before 5.3). OUT_OF_HOST_MEMORY. */
 fallow_status flw_smalls_init(struct flw_smalls *smalls, struct flw_pages *pages,
                               struct flw_lock *pages_lock);
-/* Whatever is allocated goes too. */
+/* Free everything, allocated blocks included. */
 void flw_smalls_finish(struct flw_smalls *smalls);
 
-/* NULL: no pages; of chunks for larger blocks none are taken unless `takes_any`. */
+/* NULL: no pages; pages of chunks for larger blocks are taken only with `takes_any`. */
 void *flw_smalls_take(struct flw_smalls *smalls, size_t bytes, bool takes_any);
-/* Between begin and end, several. */
+/* Call several times between begin and end. */
 void flw_smalls_begin_put(struct flw_smalls *smalls);
 void flw_smalls_put(struct flw_smalls *smalls, void *block, size_t bytes);
 void flw_smalls_end_put(struct flw_smalls *smalls);
-/* Every page without a block goes back to the runs. */
+/* Return every page without a block to the runs. */
 void flw_smalls_flush(struct flw_smalls *smalls);
 
 #endif

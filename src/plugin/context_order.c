@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the pairs that name no stream of use: CuPy's, and PyTorch's for memory pools. Behind them is a
- * pool in context order.
- */
+ * Owns: the pairs without a stream of use: CuPy's, and PyTorch's for memory pools. Their pool is
+ * in context order. */
 #include "fallow/extend.h"
 
 #include "plugin/default_pools.h"
@@ -26,8 +25,8 @@ static void *allocate(size_t size, int device)
     return flw_plugin_alloc(device, FALLOW_PLUGIN_CONTEXT, &request, NULL, status, &refusal);
 }
 
-/* A call that names no stream of use: is something being captured that has not been announced? Segments are
- * allocated for a stream, which PyTorch's own allocator may be capturing. */
+/* For a call without a stream of use: detect an unannounced capture. Segments are allocated for a
+ * stream, which PyTorch's own allocator may be capturing. */
 static bool begin_call(int device, const fallow_stream *stream)
 {
     const struct flw_plugin_device *at = flw_plugin_device_of(device);

@@ -21,7 +21,7 @@ static struct {
     struct flw_plugin_device devices[FLW_PLUGIN_DEVICES];
     fallow_pool_config config; /* valid once has_config */
     bool has_config;
-    char driver[DRIVER_BYTES]; /* what config.driver points at */
+    char driver[DRIVER_BYTES]; /* config.driver points here */
     atomic_uint line_count;
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -44,7 +44,7 @@ void flw_plugin_say(const char *format, ...)
         length = (int)flw_min((uint64_t)length, sizeof line - 2);
         line[length] = '\n';
         ssize_t written = write(STDERR_FILENO, line, (size_t)length + 1);
-        (void)written; /* there is no one left to tell */
+        (void)written; /* a failure cannot be reported */
     }
     errno = saved;
 }
@@ -54,9 +54,9 @@ struct flw_plugin_device *flw_plugin_device_of(int device)
     return device < 0 || device >= FLW_PLUGIN_DEVICES ? NULL : &all.devices[device];
 }
 
-/* ---- life */
+/* ---- begin and end */
 
-/* The child has no pools (the library sees to that) and knows nothing of those of its parent. */
+/* The child has no pools, and the parent's are unknown to it. */
 static void forget_all(void)
 {
     pthread_mutex_init(&all.mutex, NULL);
@@ -85,7 +85,7 @@ static void log_errors(void *context, fallow_log_level level, const char *messag
     }
 }
 
-/* The mutex. */
+/* The mutex is held. */
 static const fallow_pool_config *settings(void)
 {
     if (!all.has_config) {
@@ -99,8 +99,8 @@ static const fallow_pool_config *settings(void)
     return &all.config;
 }
 
-/* The mutex. Let a device access the memory of a pool, if the device can reach the memory. For segments the program
- * must call cuCtxEnablePeerAccess, as PyTorch does. Returns false if the driver refuses. */
+/* Let a device access the memory of a pool, if it can. For segments the program must call
+ * cuCtxEnablePeerAccess, as PyTorch does. Returns false if the driver refuses. The mutex is held. */
 static bool allow_peer(int device, fallow_pool *handle, int peer)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -117,8 +117,9 @@ static bool allow_peer(int device, fallow_pool *handle, int peer)
     return status == FALLOW_OK;
 }
 
-/* The mutex. Give the device of a new pool, and the devices of the other pools, access to each other's memory. Pools
- * that hold memory are first, so that a driver that refuses does so before the new pool depends on the access. */
+/* Give the device of a new pool, and the devices of the other pools, access to each other's
+ * memory. Pools that hold memory are first, so that a driver that refuses does so before the new
+ * pool depends on the access. The mutex is held. */
 static void meet_peers(int device, fallow_pool *made)
 {
     for (int peer = 0; peer < FLW_PLUGIN_DEVICES; peer++) {
@@ -135,7 +136,7 @@ static void meet_peers(int device, fallow_pool *made)
     }
 }
 
-/* The mutex. */
+/* The mutex is held. */
 static fallow_status make_pool(int device, fallow_plugin_order order, fallow_pool **out_pool)
 {
     static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
@@ -152,7 +153,7 @@ static fallow_status make_pool(int device, fallow_plugin_order order, fallow_poo
     if (config.wait_ms == 0) { /* no limit, like the allocators that these pools replace */
         config.wait_ms = UINT32_MAX - 1;
     }
-    if (order == FALLOW_PLUGIN_CONTEXT) { /* which has no use for these */
+    if (order == FALLOW_PLUGIN_CONTEXT) { /* which cannot use these */
         config.order = FALLOW_ORDER_CONTEXT;
         config.reuse_policy = FALLOW_REUSE_WAIT;
         config.checks = 0;
@@ -189,7 +190,7 @@ fallow_pool *flw_plugin_make(int device, fallow_plugin_order order, fallow_statu
     return pool;
 }
 
-/* Out of use, if no thread was faster. */
+/* Remove the pool, unless another thread was faster. */
 static void replace_lost(int device, fallow_plugin_order order, fallow_pool *pool)
 {
     struct flw_plugin_device *at = flw_plugin_device_of(device);
@@ -259,7 +260,7 @@ fallow_status fallow_plugin_pool(int device, fallow_plugin_order order, int make
     return *out_pool != NULL ? FALLOW_OK : status;
 }
 
-/* A driver opened for one question; a pool does not exist yet. */
+/* A driver opened for one query; a pool does not exist yet. */
 static fallow_status ask_total(int device, uint64_t *out_bytes)
 {
     struct flw_driver driver;
@@ -294,7 +295,7 @@ void fallow_torch_memory_fraction(double fraction, int device)
     if (ask_total(device, &total) == FALLOW_OK) {
         at->limit_bytes = flw_max(1, (uint64_t)(fraction * (double)total));
         for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
-            /* A pool that is lost is replaced by one with this limit. */
+            /* A lost pool is replaced by one with this limit. */
             (void)!fallow_pool_set_limit(flw_plugin_pool_of(at, order), at->limit_bytes);
         }
     }
@@ -323,7 +324,7 @@ bool flw_plugin_synchronize(fallow_pool *handle)
         return true;
     }
     if (!flw_heap_enter_driver(&pool->heap, &section)) {
-        return flw_heap_is_lost(&pool->heap); /* nothing is given to a lost context */
+        return flw_heap_is_lost(&pool->heap); /* a lost context accepts no allocation */
     }
     /* Graphs are launched on streams that the pool may never have seen. */
     fallow_status status = flw_pool_ask_captures(pool);
@@ -334,7 +335,8 @@ bool flw_plugin_synchronize(fallow_pool *handle)
 
 #define TRIM_WAIT_MOST_MS 100u
 
-/* As long as an allocation may wait, but no longer than a user of torch.cuda.empty_cache() expects. */
+/* As long as an allocation may wait, but no longer than a user of torch.cuda.empty_cache()
+ * expects. */
 static uint64_t trim_wait_ns(fallow_pool *handle)
 {
     const struct flw_pool *pool = flw_pool_of(handle);
@@ -354,7 +356,7 @@ void flw_plugin_trim(int device)
         for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
             fallow_pool *pool = flw_plugin_pool_of(&all.devices[i], (fallow_plugin_order)order);
             if (pool != NULL && fallow_pool_trim(pool, 0, trim_wait_ns(pool), NULL) != FALLOW_OK) {
-                continue; /* what is late comes later; a loss shows at the next allocation */
+                continue; /* the rest is released later; the next allocation reports a loss */
             }
         }
     }
@@ -364,7 +366,7 @@ void flw_plugin_trim(int device)
     errno = saved;
 }
 
-/* Fill in the sentence of a refusal, which has its status. */
+/* Write the message of a refusal with this status. */
 static void explain(int device, fallow_pool *pool, size_t size_bytes,
                     struct flw_plugin_refusal *refusal)
 {
@@ -446,7 +448,7 @@ fallow_pool *flw_plugin_owner_of(const void *ptr, fallow_block *out_block)
     return NULL;
 }
 
-/* Free a block that the pool of the pair did not allocate. */
+/* Free a block that the pair's pool did not allocate. */
 static fallow_status free_of_another(fallow_plugin_order order, void *ptr, fallow_stream stream)
 {
     fallow_block block;

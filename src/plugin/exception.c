@@ -18,7 +18,7 @@ enum {
     RUNTIME_COUNT
 };
 
-/* Functions of libstdc++ and of its unwinder. __cxa_throw is __cxa_init_primary_exception, a count of
+/* Functions of libstdc++ and of the unwinder. __cxa_throw is __cxa_init_primary_exception, a count of
  * exceptions under way and _Unwind_RaiseException, but __cxa_throw ends the process if no caller handles the
  * exception. */
 static const char *const runtime_names[RUNTIME_COUNT] = {
@@ -72,12 +72,12 @@ static void *find_loaded(const char *name)
     return library;
 }
 
-/* A function at an address, which C has no conversion for. */
+/* Convert an address to a function, for which C has no conversion. */
 #define CALL(address, ...) (*(__typeof__(__VA_ARGS__) *)(void *)&(address))
 
 /* ---- throwing */
 
-/* Of _Unwind_Exception: in front of every exception, by the C++ ABI of Itanium. */
+/* Size of _Unwind_Exception, which precedes every exception in the C++ ABI of Itanium. */
 #define UNWIND_HEADER_BYTES 32
 
 struct exception_globals {
@@ -85,7 +85,7 @@ struct exception_globals {
     unsigned uncaught_count;
 };
 
-/* Returns if no caller handles the exception, which the object then survives. */
+/* Returns if no caller handles the exception; the object then stays alive. */
 static void raise_exception(void **runtime, void *object, void *type, void (*end)(void *))
 {
     int *reference_count =
@@ -107,7 +107,7 @@ static void **functions_of(void *vtable)
 
 /* ---- PyTorch's */
 
-/* More than a c10::Error of any release, which are about 150 bytes. */
+/* More than a c10::Error of any release, which has about 150 bytes. */
 #define ERROR_BYTES  1024
 #define STRING_BYTES 64 /* more than a std::string */
 
@@ -175,7 +175,9 @@ void flw_plugin_throw(bool is_memory, const char *message)
     } else if (library != NULL) {
         throw_bad_alloc(library);
     } else if ((other = dlsym(RTLD_DEFAULT, "_ZSt17__throw_bad_allocv")) != NULL) {
-        CALL(other, void (*)(void))(); /* of another runtime; ends the process if no caller does */
+        CALL(other, void (*)(void))
+        (); /* of another runtime; ends the process if no caller
+                                           handles it */
     }
     errno = saved;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the C++ exception that a failed allocation becomes for PyTorch. PyTorch's C++ never checks the result of
- * a pluggable allocator. Does not: link a C++ library, or load one. Every symbol is found at run time.
- */
+ * Owns: the C++ exception of a failed allocation for PyTorch, whose C++ code never checks the
+ * result of a pluggable allocator. Does not: link a C++ library, or load one. Every symbol is
+ * found at run time. */
 #ifndef FLW_PLUGIN_EXCEPTION_H
 #define FLW_PLUGIN_EXCEPTION_H
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: PyTorch's ids of graph memory. An id stands for one capture of the pool, which is resumed for
- * each graph captured with that id, and released after the last of them.
+ * Owns: PyTorch's ids of graph memory. An id is one capture of the pool, resumed for each graph
+ * captured with that id, and released after the last of them.
  *
- * PyTorch reports when allocating to an id begins and ends, but neither the streams nor whether anything is
- * captured: the same two calls surround a memory pool without graphs. So while an id is open, each allocation
- * of the torch pair, and each lease of an arena, queries whether the stream is being captured, and by which capture.
- * The first query that finds a new capture binds the capture to an open id and announces the capture. An open id alone
- * announces nothing.
- */
+ * PyTorch reports when allocating to an id begins and ends, but neither the streams nor whether a
+ * stream is captured: the same two calls surround a memory pool without graphs. So while an id is
+ * open, each allocation of the torch pair, and each lease of an arena, queries whether the stream
+ * is being captured, and by which capture. The first query that finds a new capture binds the
+ * capture to an open id and announces the capture. An open id alone announces nothing. */
 #include <stdlib.h>
 
 #include "fallow/extend.h"
@@ -17,14 +16,15 @@
 
 enum phase {
     ID_CLOSED,
-    ID_TAG,  /* open, and no more than a tag */
-    ID_OPEN, /* between begin and end */
-    ID_BEGUN, /* open, and its thread has not allocated since begin: a capture may have begun unseen */
-    ID_BOUND /* open, with an announced capture */
+    ID_TAG,   /* open, and only a tag */
+    ID_OPEN,  /* between begin and end */
+    ID_BEGUN, /* open, and the thread has not allocated since begin: a capture may have begun
+                  unseen */
+    ID_BOUND  /* open, with an announced capture */
 };
 
 /* INVARIANTS
- *   1. open_ids of a device is the number of its entries that are not CLOSED; ids.unsure_count is the number of
+ *   1. open_ids of a device is the number of the entries that are not CLOSED; ids.unsure_count is the number of
  *      entries of all devices that are BEGUN or BOUND.
  *   2. BOUND: the pool's capture is capturing, for the driver's capture driver_id, and
  *      fallow_context_capture_begin is called for it. At most one entry of a device is bound to a driver_id.
@@ -33,16 +33,16 @@ enum phase {
 struct id_entry {
     int device;
     fallow_mempool_id id;
-    enum phase phase;        /* set_phase changes it */
-    int64_t use_count;       /* begins less releases */
+    enum phase phase;        /* changed by set_phase */
+    int64_t use_count;       /* begins minus releases */
     fallow_capture *capture; /* NULL: nothing captured yet */
     unsigned long long driver_id;
-    fallow_stream origin;   /* of the capture that is bound */
-    pthread_t thread;       /* that began */
+    fallow_stream origin;   /* of the bound capture */
+    pthread_t thread;       /* the thread that called begin */
     struct id_entry *older; /* the list, latest begun first */
 };
 
-/* A capture whose id is gone: released once the context has done what it was given. */
+/* A capture without an id: released once the context's work is complete. */
 struct dying {
     int device;
     fallow_capture *capture;
@@ -56,7 +56,7 @@ static struct {
     atomic_uint unsure_count;
 } ids = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* The entries stay where they are: what they name is gone with the parent's pools. */
+/* The entries stay: their captures ended with the parent's pools. */
 void flw_graph_ids_forget(void)
 {
     pthread_mutex_init(&ids.mutex, NULL);
@@ -78,7 +78,7 @@ static void set_phase(struct id_entry *entry, enum phase phase)
     entry->phase = phase;
 }
 
-/* ---- what the driver says */
+/* ---- queries of the driver */
 
 static CUresult ask_present(struct flw_pool *pool, fallow_stream stream,
                             CUstreamCaptureStatus *status, cuuint64_t *id)
@@ -89,8 +89,8 @@ static CUresult ask_present(struct flw_pool *pool, fallow_stream stream,
                : pool->driver.cuStreamIsCapturing(stream, status);
 }
 
-/* Query the capture of a stream; only a default stream needs the pool's context current. False: the driver
- * gave no answer. */
+/* Query the capture of a stream; only a default stream needs the pool's context current. False: no
+ * answer. */
 static bool ask(struct flw_pool *pool, fallow_stream stream, CUstreamCaptureStatus *status,
                 cuuint64_t *id)
 {
@@ -126,7 +126,7 @@ static bool is_tag(fallow_mempool_id id)
     return id.second == FALLOW_MEMPOOL_TAG;
 }
 
-/* The entry of an id; of a tag, the calling thread's latest. */
+/* Return the entry of an id; of a tag, the calling thread's latest. */
 static struct id_entry *find_entry(int device, fallow_mempool_id id)
 {
     struct id_entry *entry = ids.latest;
@@ -147,7 +147,8 @@ static enum phase highest_phase(int device)
     return highest;
 }
 
-/* The open entry of a capture: the one bound to it, else the caller's own, else the latest. */
+/* Return the open entry of a capture: the one bound to it, otherwise the caller's own, otherwise
+ * the latest. */
 static struct id_entry *entry_of(int device, unsigned long long driver_id)
 {
     struct id_entry *own = NULL, *other = NULL;
@@ -168,7 +169,7 @@ static struct id_entry *entry_of(int device, unsigned long long driver_id)
     return own != NULL ? own : other;
 }
 
-/* The stream's capture goes into the entry's memory from now on. */
+/* Let the stream's capture use the entry's memory from now on. */
 static fallow_status take_in(struct id_entry *entry, fallow_pool *pool, fallow_stream stream,
                              unsigned long long driver_id)
 {
@@ -202,8 +203,8 @@ static void let_go(struct id_entry *entry)
     }
 }
 
-/* Driver calls. Drop captures of the device that are over without an end from PyTorch, as after
- * an error inside a capture. */
+/* Drop captures of the device that are over without an end from PyTorch, as after an error inside
+ * a capture. Makes driver calls. */
 static void let_go_of_ended(int device)
 {
     struct flw_pool *pool =
@@ -220,7 +221,8 @@ static void let_go_of_ended(int device)
     }
 }
 
-/* Driver calls. Not while a capture of the device may be under way, which synchronising would end. */
+/* Not while a capture of the device may be under way, which synchronising would end. Makes driver
+ * calls. */
 static void release_dying(int device)
 {
     const struct flw_plugin_device *at = flw_plugin_device_of(device);
@@ -295,7 +297,7 @@ void flw_graph_ids_lose(int device)
 
 /* ---- calls */
 
-/* The stream is in the driver's capture. */
+/* Join a stream that is in the driver's capture. */
 static fallow_status join_capture(int device, fallow_pool *pool, fallow_stream stream,
                                   unsigned long long driver_id)
 {
@@ -307,8 +309,8 @@ static fallow_status join_capture(int device, fallow_pool *pool, fallow_stream s
     return entry == NULL ? FALLOW_OK : take_in(entry, pool, stream, driver_id);
 }
 
-/* Drop the captures on a stream where the calling thread allocates outside any capture: they were interrupted, and
- * PyTorch reports no end. */
+/* Drop the captures on a stream where the calling thread allocates outside any capture: they were
+ * interrupted, and PyTorch reports no end. */
 static void leave_captures(int device, fallow_stream stream)
 {
     for (struct id_entry *entry = ids.latest; entry != NULL; entry = entry->older) {
@@ -318,7 +320,7 @@ static void leave_captures(int device, fallow_stream stream)
     }
 }
 
-/* The calling thread has allocated or freed. */
+/* After an allocation or a free of the calling thread. */
 static void end_begun(int device)
 {
     for (struct id_entry *entry = ids.latest; entry != NULL; entry = entry->older) {
@@ -329,7 +331,7 @@ static void end_begun(int device)
     }
 }
 
-/* The tag of the calling thread's latest open id; inside a capture only of one that is a tag. */
+/* Return the tag of the calling thread's latest open id; inside a capture only of a tag. */
 static uint32_t present_tag(int device, bool is_captured)
 {
     struct id_entry *entry = ids.latest;
@@ -350,7 +352,7 @@ uint32_t flw_graph_ids_announce(int device, fallow_stream stream, bool is_free)
     fallow_pool *handle = flw_plugin_make(device, FALLOW_PLUGIN_STREAM, &status);
     struct flw_pool *pool = flw_pool_of(handle);
     if (pool == NULL) {
-        return 0; /* the caller finds out itself */
+        return 0; /* the caller detects it itself */
     }
     pthread_mutex_lock(&ids.mutex);
     bool may_be_captured = highest_phase(device) >= (is_free ? ID_BEGUN : ID_OPEN);
@@ -398,7 +400,8 @@ bool flw_graph_ids_guard(void)
         if (atomic_load(&at->open_ids) != 0) {
             pthread_mutex_lock(&ids.mutex);
             let_go_of_ended(device);
-            bool is_begun = highest_phase(device) == ID_BEGUN; /* what is BOUND is announced */
+            bool is_begun = highest_phase(device) == ID_BEGUN; /* BOUND captures are announced
+                                                                   already */
             pthread_mutex_unlock(&ids.mutex);
             is_capturing |=
                 is_begun && flw_plugin_any_captured(flw_plugin_pool_of(at, FALLOW_PLUGIN_STREAM));
@@ -418,7 +421,7 @@ void flw_graph_ids_settle(int device)
     pthread_mutex_unlock(&ids.mutex);
 }
 
-/* The entry of a begin, first in the list. NULL: host memory. */
+/* Add the entry of a begin, first in the list. NULL: no host memory. */
 static struct id_entry *begin_entry(int device, fallow_mempool_id id)
 {
     struct id_entry *entry = is_tag(id) ? NULL : find_entry(device, id);

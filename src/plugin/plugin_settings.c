@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the variable FALLOW_PLUGIN may say. Does not: read the environment.
- */
+ * Owns: the settings of the variable FALLOW_PLUGIN. Does not: read the environment. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the functions whose addresses PyTorch takes, but for those of graphs (graph_ids.c).
- */
+ * Owns: the functions for PyTorch, except those of graphs (graph_ids.c). */
 #include <stdio.h>
 
 #include "plugin/default_pools.h"

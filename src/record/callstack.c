@@ -583,8 +583,7 @@ uint32_t flw_callstacks_here(struct flw_callstacks *all, unsigned depth, bool en
     return number;
 }
 
-#define LOOKED \
-    (UINT64_C(1) << 32) /* of the key's value: the lower bits are the number, which may be 0 */
+#define LOOKED (UINT64_C(1) << 32) /* the number is below, and may be 0 */
 
 bool flw_callstack_look(unsigned depth, bool enters_python)
 {
