@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of concat_pages: what they accept, what they need, the launch.
+ * Owns: the public calls of concat_pages: checks, needs, the launch.
  * Does not: compute; concat_pages_twin.c is the definition, concat_pages.cu the kernel.
  */
 #include "attention/concat_pages.h"

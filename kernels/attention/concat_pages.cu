@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// concat_pages: row m is first[m / repeat, 0 .. la), then second[m, 0 .. lb), then fill; its definition is
-// concat_pages_twin.c.
+// concat_pages: row m is first[m / repeat, 0 .. la), then second[m, 0 .. lb), then fill;
+// concat_pages_twin.c is the definition.
 //
-// Bytes     4 batch repeat cols written (bounded: 4 a column that is in use), as many read but for what is
-//           fill, `first` from the second level cache after its first row: bandwidth.
-// Shape     as page_table: block 0 gives the lengths and their sums, the others write rows, 16 bytes a
-//           thread. `first` is read 16 bytes at a time; `second`, which is short, begins where `first`
-//           happens to end, and is read by the element.
+// Bytes     4 batch repeat cols written (bounded: 4 per used column), as many read without fill; `first` is in the
+//           second level cache after the first row: bandwidth.
+// Shape     as page_table: block 0 computes the lengths and their sums, the others write rows, 16 bytes a
+//           thread. `first` is read 16 bytes at a time; `second` is short, begins at any column, and is read
+//           element by element.
 // Aliasing  none: the rows' blocks read the lengths while block 0 writes its own.
 #include "attention/concat_pages.h"
 #include "common/table.cuh"
@@ -49,7 +49,7 @@ __device__ void write_row(const flw_concat_pages_args &args, int64_t valid)
 {
     const flw_table_part part = flw_table_part_of(blockIdx.x - 1, args.blocks_per_row);
     const int64_t m = part.row, r = part.row / static_cast<uint32_t>(args.repeat);
-    int32_t bits = 0, ignored = 0; // block 0 speaks of the lengths
+    int32_t bits = 0, ignored = 0; // block 0 reports about the lengths
     row_plan plan = {0, 0};
     int32_t end = args.pad_len;
     if (r < valid) {
@@ -57,7 +57,7 @@ __device__ void write_row(const flw_concat_pages_args &args, int64_t valid)
         end = plan.length;
     }
     end = args.is_bounded ? end : args.cols;
-    const int32_t *first = args.first + r * args.first_ld; // not used where la is 0
+    const int32_t *first = args.first + r * args.first_ld; // unused if la is 0
     const int64_t second = m * args.second_ld - plan.first;
 
     flw_table_write_row(

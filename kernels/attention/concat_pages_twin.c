@@ -6,7 +6,7 @@
 
 #define CHUNK 256 /* columns at a time */
 
-/* How much of a row each source has. */
+/* Number of elements from each source. */
 struct row {
     int64_t first, length; /* la, la + lb; both 0 in a pad, which has its own length */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of cu_seqlens: what they accept, what they need, the launch.
+ * Owns: the public calls of cu_seqlens: checks, needs, the launch.
  * Does not: compute; cu_seqlens_twin.c is the definition, cu_seqlens.cu the kernel.
  */
 #include "attention/cu_seqlens.h"

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cu_seqlens: y[i+1] = y[i] + round_up(max(s[i] + delta, 0), a); its definition is cu_seqlens_twin.c.
+// cu_seqlens: y[i+1] = y[i] + round_up(max(s[i] + delta, 0), a); cu_seqlens_twin.c is the
+// definition.
 //
-// Bytes     4 batch read, 4 (batch + 1) written a row: latency, never bandwidth.
-// Shape     one block a row walks it in steps of threads x items with a running sum, since 512 lengths
-//           fit one step and 65,536 take sixteen; a scan over several blocks would need a second launch
-//           or a counter that must be zero.
-// Aliasing  a thread reads s[i] before it writes y[i] and touches no other index before the barrier of
-//           the step, so lengths may lie where y does.
+// Bytes     4 batch read, 4 (batch + 1) written per row: latency, never bandwidth.
+// Shape     one block per row walks it in steps of threads x items with a running sum: 512 lengths fit one
+//           step and 65,536 take sixteen. A scan over several blocks would need a second launch or a zeroed
+//           counter.
+// Aliasing  a thread reads s[i] before it writes y[i] and accesses no other index before the barrier of
+//           the step, so lengths and y may be the same memory.
 #include "attention/cu_seqlens.h"
 #include "common/device.cuh"
 

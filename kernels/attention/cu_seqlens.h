@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel cu_seqlens and its twin are given.
+ * Owns: the arguments of the kernel cu_seqlens and the twin.
  */
 #ifndef FLW_KERNELS_CU_SEQLENS_H
 #define FLW_KERNELS_CU_SEQLENS_H

@@ -5,7 +5,7 @@
  */
 #include "common/twin.h"
 
-/* A value as the output's type has it. */
+/* Convert a value to the output's type. */
 static int64_t saturate(int64_t value, bool is_i64, int32_t *bits)
 {
     if (is_i64 || value <= INT32_MAX) {
@@ -15,7 +15,7 @@ static int64_t saturate(int64_t value, bool is_i64, int32_t *bits)
     return INT32_MAX;
 }
 
-/* max(s[i] + delta, 0), with what has to be said of it. */
+/* Return max(s[i] + delta, 0), and set flags. */
 static int64_t load_length(struct flw_twin *twin, const struct flw_cu_seqlens_args *args, int64_t i,
                            int64_t delta, int32_t *bits)
 {
@@ -39,7 +39,7 @@ static void scan_row(struct flw_twin *twin, const struct flw_cu_seqlens_args *ar
     int64_t sum = 0, longest = 0;
     int32_t bits = 0;
     for (int64_t i = 0; i <= args->batch; i++) {
-        /* Read before written: lengths may lie where y does. */
+        /* Read before writing: lengths and y may be the same memory. */
         int64_t length =
             i < valid ? load_length(twin, args, row * args->batch + i, delta, &bits) : 0;
         if (i < width) {

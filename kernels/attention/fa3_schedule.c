@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of fa3_schedule: what they accept, what they need, the launch.
+ * Owns: the public calls of fa3_schedule: checks, needs, the launch.
  * Does not: compute; fa3_schedule_twin.c is the definition, fa3_schedule.cu the kernel.
  */
 #include "attention/fa3_schedule.h"
@@ -10,7 +10,7 @@
 #include "fallow/attention.h"
 
 #define CACHE_TYPES (1u << FALLOW_F16 | 1u << FALLOW_BF16 | 1u << FALLOW_E4M3)
-#define L2_BYTES    (8 << 20) /* less than there is: FA3 found that to serve better */
+#define L2_BYTES    (8 << 20) /* less than the hardware's, as FA3 measured to be best */
 
 static void check_lengths(struct flw_refusal *refusal, const fallow_fa3_schedule_params *params)
 {
@@ -21,7 +21,7 @@ static void check_lengths(struct flw_refusal *refusal, const fallow_fa3_schedule
     flw_refusal_count(refusal, "seqlen_k_new", params->seqlen_k_new, 0, INT32_MAX);
 }
 
-/* Shapes and modes; zeros get their defaults. */
+/* Check shapes and modes; replace zeros by defaults. */
 static void check_shape(struct flw_refusal *refusal, fallow_fa3_schedule_params *params)
 {
     params->max_splits = params->max_splits == 0 ? 1 : params->max_splits;
@@ -62,7 +62,7 @@ static int32_t pad_batch(const fallow_fa3_schedule_params *params)
     return (params->batch + 3) / 4 * 4;
 }
 
-/* Take the next vector of the metadata, if it is there. */
+/* Take the next vector of the metadata, if present. */
 static int32_t place(bool is_there, int32_t length, int32_t *end)
 {
     int32_t begin = *end;
@@ -73,7 +73,7 @@ static int32_t place(bool is_there, int32_t length, int32_t *end)
     return begin;
 }
 
-/* Where the vectors lie; out_count: elements of the metadata. */
+/* Place the vectors; out_count: elements of the metadata. */
 static struct flw_fa3_schedule_places place_all(const fallow_fa3_schedule_params *params,
                                                 int32_t *out_count)
 {
@@ -105,7 +105,7 @@ fallow_status fallow_attention_fa3_schedule_query(const fallow_fa3_schedule_para
     }
     (void)place_all(&params, &count);
     uint64_t bytes = (uint64_t)count * 4;
-    /* An array of q, of k, of new k and of paddings. */
+    /* The arrays of q, of k, of new k and of paddings. */
     uint64_t arrays = (uint64_t)(params.seqused_q != NULL || params.cu_seqlens_q != NULL) +
                       (params.seqused_k != NULL || params.cu_seqlens_k != NULL) +
                       (params.cu_seqlens_k_new != NULL) + (params.leftpad_k != NULL);
@@ -169,7 +169,7 @@ static struct flw_fa3_schedule_args args_of(const fallow_fa3_schedule_params *pa
         .max_splits = params->max_splits,
         .is_dynamic = is_dynamic(params),
         .is_causal = params->causal,
-        /* NOLINTNEXTLINE(clang-analyzer-core*): its dtype, blocks and dimensions were checked */
+        /* NOLINTNEXTLINE(clang-analyzer-core*): the dtype, blocks and dimensions were checked */
         .blocks_in_l2 = params->swizzled ? L2_BYTES / block_bytes : 0};
 }
 

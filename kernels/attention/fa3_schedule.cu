@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fa3_schedule: splits = clamp(ceil(n_blocks / per_sm), 1, max), per_sm = ceil(total * 1.1 * heads / SMs),
-// requests in the order of their work; its definition is fa3_schedule_twin.c.
+// fa3_schedule: splits = clamp(ceil(n_blocks / per_sm), 1, max), per_sm = ceil(total * 1.1 * heads
+// / SMs), requests in the order of their work; fa3_schedule_twin.c is the definition.
 //
 // Bytes     4 to 28 batch read (twice), 4 vectors round_up(batch, 4) + 4 written: latency, never bandwidth.
-// Shape     One block: a sum over all requests comes before the first split. Sorting is bitonic in shared
-//           memory over keys that hold the work, descending, above the request's index, so that no two are
-//           equal and the order is the definition's; what a request needs is computed again
-//           for its row instead of moved along. A request is two divisions and a few loads.
+// Shape     One block: the first split needs the sum over all requests. A bitonic sort in shared memory uses
+//           keys with the work, descending, above the request's index, so that no two are equal and the order is
+//           the definition's. A request's data is computed again for the row instead of being moved along: two
+//           divisions and a few loads.
 // Aliasing  none: lengths are read again while rows are written.
 #include "attention/fa3_schedule.h"
 
@@ -65,7 +65,7 @@ __device__ int64_t blocks_per_sm(const flw_fa3_schedule_args &args, int64_t tota
     return blocks >= 2147483648.0f ? INT32_MAX : static_cast<int64_t>(blocks);
 }
 
-// per_sm 0: splits do not follow from the lengths.
+// per_sm 0: splits do not depend on the lengths.
 __device__ void split(const flw_fa3_schedule_args &args, int64_t per_sm, request *out)
 {
     if (per_sm > 0) {
@@ -85,7 +85,7 @@ __device__ int64_t count_heads(const flw_fa3_schedule_args &args, int64_t blocks
     return chosen < args.heads ? chosen : args.heads;
 }
 
-// Ascending keys are the order. Work lies within 2^42 of 0: 31 bits of blocks, 10 of a block's size.
+// Ascending keys are the order. |work| is below 2^42: 31 bits of blocks, 10 of a block's size.
 __device__ uint64_t key_of(const flw_fa3_schedule_args &args, const request &given, int32_t i)
 {
     const int64_t work = args.is_causal
@@ -96,7 +96,7 @@ __device__ uint64_t key_of(const flw_fa3_schedule_args &args, const request &giv
            static_cast<uint64_t>(i);
 }
 
-// Bitonic, ascending; `count` is a power of two. Every thread of the block calls it.
+// Bitonic sort, ascending; `count` is a power of two. Called by every thread of the block.
 __device__ void sort_keys(uint64_t *keys, int32_t count)
 {
     for (int32_t run = 2; run <= count; run *= 2) {

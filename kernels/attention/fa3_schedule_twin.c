@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of fa3_schedule: blocks of each request, splits that give every multiprocessor about the
- * same, and the order in which requests are served.
- */
+ * The definition of fa3_schedule: blocks of each request, splits with about equal work for every
+ * multiprocessor, and the order of the requests. */
 #include <math.h>
 
 #include "common/twin.h"
 
-/* What is known of a request. */
+/* Data of a request. */
 struct request {
     int64_t qlen, m_blocks, n_blocks;
     int64_t splits, blocks_each; /* of one split */
@@ -24,7 +23,7 @@ static int64_t ceil_divide(int64_t value, int64_t by)
     return (value + by - 1) / by;
 }
 
-/* The i-th difference of cu, or what is given where there is none. */
+/* Return the i-th difference of cu, or the given value without cu. */
 static int64_t load_difference(struct flw_twin *twin, const char *name, const int32_t *cu,
                                int64_t i, int32_t given)
 {
@@ -52,7 +51,7 @@ static struct request load_request(struct flw_twin *twin, const struct flw_fa3_s
     return request;
 }
 
-/* Blocks of keys that one multiprocessor should take, with a tenth to spare. */
+/* Return the blocks of keys that one multiprocessor should take, with a tenth to spare. */
 static int64_t blocks_per_sm(const struct flw_fa3_schedule_args *args, int64_t total)
 {
     float share = (float)total * 1.1f;
@@ -86,7 +85,7 @@ static int64_t sum_blocks(struct flw_twin *twin, const struct flw_fa3_schedule_a
     return total;
 }
 
-/* Heads whose keys of one split fit the cache together. */
+/* Return the number of heads with keys of one split that fit the cache together. */
 static int64_t count_heads(const struct flw_fa3_schedule_args *args, int64_t blocks_each)
 {
     int64_t chosen = 16, blocks = blocks_each > 1 ? blocks_each : 1;

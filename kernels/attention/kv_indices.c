@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of kv_indices: what they accept, what they need, the launch.
+ * Owns: the public calls of kv_indices: checks, needs, the launch.
  * Does not: compute; kv_indices_twin.c is the definition, kv_indices.cu the kernel.
  */
 #include "attention/kv_indices.h"

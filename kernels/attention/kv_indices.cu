@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kv_indices: kv_indices[cu[b] + t] = slot(start[b] + t) for t < length[b], fill in what is left of row
-// b; its definition is kv_indices_twin.c.
+// kv_indices: kv_indices[cu[b] + t] = slot(start[b] + t) for t < length[b], fill in the rest of row
+// b; kv_indices_twin.c is the definition.
 //
-// Bytes     4 read and 4 written an index: 1 MiB for 131,072, latency more than bandwidth.
-// Shape     blocks take indices, not rows, so that one long row among short ones is every block's. A warp
-//           finds the row of its first index by 32 probes at a time (two rounds for 512 rows); if the
-//           row goes on to its last index, which long rows do, that is all, else each thread searches
-//           between the two. Lanes take neighbouring indices, since a row's first slot is not at 16
-//           bytes: four loads of 128 bytes a warp are on their way at once.
-//           Block 0 looks over the rows for what is out of bounds.
+// Bytes     4 read and 4 written per index: 1 MiB for 131,072, latency more than bandwidth.
+// Shape     blocks take indices, not rows, so that a long row among short ones is shared by all blocks. A warp
+//           finds the row of the first index with 32 probes at a time (two rounds for 512 rows). If that row
+//           includes the warp's last index, as long rows do, the search is over; otherwise each thread searches
+//           between the two. Lanes take neighbouring indices, since a row's first slot is not aligned to 16
+//           bytes: four loads of 128 bytes per warp are in flight at once.
+//           Block 0 checks the rows for values out of bounds.
 #include "attention/kv_indices.h"
 #include "common/device.cuh"
 
@@ -17,7 +17,7 @@ namespace
 {
 
 struct row_plan {
-    int32_t begin, found; // its first index; how many are slots
+    int32_t begin, found; // the first index; the number of slots
     const int32_t *source;
 };
 
@@ -44,8 +44,9 @@ __device__ row_plan plan_row(const flw_kv_indices_args &args, int32_t b, int32_t
             args.req_to_token + request * args.stride + start};
 }
 
-// How many of the rows [lo, hi) begin at or before index i, plus lo; the rows before lo do. All lanes of
-// a warp call it with the same arguments. Ends, within [lo, hi], whatever the rows hold.
+// Return lo plus how many of the rows [lo, hi) begin at or before index i; the rows before lo do.
+// Called by all lanes of a warp with the same arguments. Ends within [lo, hi] for any contents of
+// the rows.
 __device__ int32_t rows_begun(const int32_t *cu, int32_t lo, int32_t hi, int32_t i)
 {
     const int32_t lane = threadIdx.x % FLW_WARP;
@@ -86,7 +87,7 @@ __device__ void look_over_rows(const flw_kv_indices_args &args, int32_t valid)
     flw_raise_flags(args.flags, bits);
 }
 
-// The warp's indices: FLW_KV_INDICES_ITEMS times 32 from `first` on, below `total`.
+// Write the warp's indices: FLW_KV_INDICES_ITEMS times 32 from `first` on, below `total`.
 __device__ void write_indices(const flw_kv_indices_args &args, int32_t valid, int64_t first,
                               int64_t total)
 {
@@ -95,7 +96,7 @@ __device__ void write_indices(const flw_kv_indices_args &args, int32_t valid, in
     const int32_t last = static_cast<int32_t>((first + span < total ? first + span : total) - 1);
     const int32_t low = rows_begun(cu, 0, valid, static_cast<int32_t>(first));
     const int32_t high = low >= valid || cu[low] > last ? low : rows_begun(cu, low, valid, last);
-    int32_t row = -1, ignored = 0; // block 0 speaks of the rows
+    int32_t row = -1, ignored = 0; // block 0 reports about the rows
     row_plan plan = {0, 0, nullptr};
     int32_t indices[FLW_KV_INDICES_ITEMS];
 
@@ -138,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(FLW_KV_INDICES_THREADS)
         (blockIdx.x - 1) * static_cast<int64_t>(FLW_KV_INDICES_THREADS / FLW_WARP) +
         threadIdx.x / FLW_WARP;
     const int64_t first = warp * FLW_WARP * FLW_KV_INDICES_ITEMS;
-    if (first < total) { // the same for all lanes of a warp; no barrier follows
+    if (first < total) { // equal in all lanes of a warp; no barrier follows
         write_indices(args, valid, first, total);
     }
 }

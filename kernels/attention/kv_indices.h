@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel kv_indices and its twin are given.
+ * Owns: the arguments of the kernel kv_indices and the twin.
  */
 #ifndef FLW_KERNELS_KV_INDICES_H
 #define FLW_KERNELS_KV_INDICES_H

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of kv_indices: kv_indices[cu[b] + t] = slot(start[b] + t) for t < length[b], fill in
- * what is left of row b.
- */
+ * The definition of kv_indices: kv_indices[cu[b] + t] = slot(start[b] + t) for t < length[b], fill
+ * in the rest of row b. */
 #include "common/twin.h"
 
 #define CHUNK 256 /* indices at a time */
 
-/* A row as its inputs have it. */
+/* A row of the inputs. */
 struct row {
     int64_t begin, end; /* of kv_indices */
-    int64_t found;      /* how many of them are slots, from the first on */
-    int64_t source;     /* index of the first one's slot in req_to_token */
+    int64_t found;      /* number of slots among them, from the first on */
+    int64_t source;     /* index of the first slot in req_to_token */
 };
 
 static struct row plan_row(struct flw_twin *twin, const struct flw_kv_indices_args *args, int64_t b,
@@ -42,7 +41,7 @@ static struct row plan_row(struct flw_twin *twin, const struct flw_kv_indices_ar
                         .source = is_known ? request * args->stride + start : 0};
 }
 
-/* Indices [begin, end) of the output, of a row's slots where it has any. */
+/* Write indices [begin, end) of the output, with a row's slots as far as it has any. */
 static void write(struct flw_twin *twin, const struct flw_kv_indices_args *args,
                   const struct row *row, int64_t begin, int64_t end)
 {

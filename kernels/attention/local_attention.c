@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of local_attention: what they accept, what they need, the launch.
+ * Owns: the public calls of local_attention: checks, needs, the launch.
  * Does not: compute; local_attention_twin.c is the definition, local_attention.cu the kernel.
  */
 #include "attention/local_attention.h"
@@ -10,16 +10,17 @@
 #include "fallow/attention.h"
 
 enum {
-    BLOCK_BYTES = 8192,  /* of the table, that are worth a block's walk through the requests */
-    ENOUGH_BLOCKS = 1024 /* several for each multiprocessor */
+    BLOCK_BYTES = 8192,  /* bytes of the table per block that justify a walk over the requests */
+    ENOUGH_BLOCKS = 1024 /* several per multiprocessor */
 };
 
 struct buffers {
-    uint64_t lengths_bytes, source_bytes; /* of the block table, with what lies between its rows */
+    uint64_t lengths_bytes, source_bytes; /* of the block table, including the gaps between the
+                                              rows */
     uint64_t rows_bytes, local_bytes;     /* of seqused_k, of local_table */
 };
 
-/* Shapes; zeros get their defaults. */
+/* Check shapes; replace zeros by defaults. */
 static struct buffers check_shape(struct flw_refusal *refusal,
                                   fallow_local_attention_params *params)
 {
@@ -89,7 +90,8 @@ static void check_buffers(struct flw_refusal *refusal, const fallow_local_attent
     flw_refusal_optional_output(refusal, "flags", params->flags, 4, 4);
 }
 
-/* A power of two: each block walks through the requests, so few rows a block cost walks, many cost blocks. */
+/* Return a power of two. Each block walks over the requests: few rows per block cost walks, many
+ * cost blocks. */
 static int32_t rows_per_block(int64_t capacity, int64_t row_bytes)
 {
     int32_t rows = 1;

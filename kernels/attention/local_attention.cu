@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// local_attention: a request of q queries and s keys becomes 1 + ceil((q - q_first) / A) requests of at
-// most A keys, each with A / page_size pages of its table; the definition is local_attention_twin.c.
+// local_attention: a request of q queries and s keys becomes 1 + ceil((q - q_first) / A) requests
+// of at most A keys, each with A / page_size pages of the table; local_attention_twin.c is the
+// definition.
 //
-// Bytes     4 capacity A / page_size written, as many read of the block table where there is a virtual
-//           request, 8 batch read by each block: bandwidth where capacity is large, latency otherwise.
-// Shape     A block owns some virtual requests and walks through the requests until it knows whose they are:
-//           a scan of their counts and of their queries, 256 requests a step, and whoever finds that a
-//           row of the block is his writes it down in shared memory. So every block computes the same
-//           scan, which is 4 KiB of L2 for 512 requests, and no block waits for another; one block for
-//           all would copy 16 MiB through one multiprocessor, and a block for each row would walk 8,192
-//           times. Divisions by the chunk and the page are multiplications.
+// Bytes     4 capacity A / page_size written, as many read of the block table for each virtual request, 8 batch
+//           read by each block: bandwidth if capacity is large, otherwise latency.
+// Shape     A block owns some virtual requests and walks over the requests to find theirs: a scan of counts and
+//           queries, 256 requests a step; the thread whose request has a row of the block stores it in shared
+//           memory. So every block computes the same scan, which reads 4 KiB of L2 for 512 requests, and no block
+//           waits for another. One block for all would copy 16 MiB through one multiprocessor, and one block per
+//           row would walk 8,192 times. Divisions by the chunk and the page are multiplications.
 // Aliasing  none: other blocks still read the lengths and the table while this one writes.
 #include "attention/local_attention.h"
 
@@ -21,15 +21,15 @@ namespace
 
 struct request {
     int32_t q, s;
-    int32_t q_first; // queries in the chunk that the first one is in
+    int32_t q_first; // queries in the chunk of the first query
     int32_t rows;    // chunks with queries, one if there are none
     int32_t last;    // keys of the last chunk
 };
 
-// A virtual request. request -1: of no keys, its table holds zeros.
+// A virtual request. request -1: without keys; the table has zeros.
 struct slot {
     int32_t request, first_page;
-    int32_t queries, keys; // queries: with all before it
+    int32_t queries, keys; // queries: including all earlier ones
 };
 
 __device__ request load_request(const flw_local_attention_args &args, int32_t i, int32_t *bits)
@@ -54,7 +54,7 @@ __device__ request load_request(const flw_local_attention_args &args, int32_t i,
     return out;
 }
 
-// Chunk j of a request with `queries_before` queries before it.
+// Chunk j of a request, with `queries_before` queries before the request.
 __device__ slot slot_of(const flw_local_attention_args &args, const request &given, int32_t i,
                         int64_t j, int64_t queries_before, int32_t *bits)
 {
@@ -68,8 +68,9 @@ __device__ slot slot_of(const flw_local_attention_args &args, const request &giv
     return out;
 }
 
-// Fill the slots of virtual requests [first, end). Every thread of the block calls it. A block that is_whole
-// walks to the last request: it gets the count of all virtual requests, and the bits of every request.
+// Fill the slots of virtual requests [first, end). Called by every thread of the block. A block
+// that is_whole walks to the last request: it returns the count of all virtual requests, and the
+// flags of every request.
 __device__ int64_t find_slots(const flw_local_attention_args &args, slot *slots, int64_t first,
                               int64_t end, bool is_whole, int32_t *bits)
 {
@@ -94,9 +95,9 @@ __device__ int64_t find_slots(const flw_local_attention_args &args, slot *slots,
         }
         rows_before += rows;
         queries_before += queries;
-        __syncthreads(); // before the sums are used again
+        __syncthreads(); // before `sums` is used again
         if (!is_whole && rows_before >= end) {
-            break; // the same in every thread
+            break; // equal in every thread
         }
     }
     const int64_t row = first + threadIdx.x;
@@ -106,7 +107,7 @@ __device__ int64_t find_slots(const flw_local_attention_args &args, slot *slots,
     return rows_before;
 }
 
-// Columns c to c + N - 1 of a virtual request's table.
+// Write columns c to c + N - 1 of a virtual request's table.
 template <int N>
 __device__ flw_pack<int32_t, N> load_pages(const flw_local_attention_args &args, const slot &from,
                                            int32_t c)
@@ -128,7 +129,7 @@ __device__ flw_pack<int32_t, N> load_pages(const flw_local_attention_args &args,
     return pack;
 }
 
-// N columns a thread; a thread stays in its column.
+// N columns a thread; a thread keeps the column.
 template <int N>
 __device__ void write_tables(const flw_local_attention_args &args, const slot *slots, int64_t first,
                              int32_t count)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel local_attention and its twin are given, and how a request is cut into chunks.
- */
+ * Owns: the arguments of the kernel local_attention and the twin, and the division of a request
+ * into chunks. */
 #ifndef FLW_KERNELS_LOCAL_ATTENTION_H
 #define FLW_KERNELS_LOCAL_ATTENTION_H
 
@@ -27,8 +27,8 @@ struct flw_local_attention_args {
     int32_t columns; /* chunk / page_size */
     struct flw_divisor by_chunk, by_page;
     int32_t rows_per_block;          /* the kernel's */
-    int32_t tile_columns, tile_rows; /* threads of a row, rows under way at once */
-    int32_t is_vector;               /* tables move 16 bytes at a time */
+    int32_t tile_columns, tile_rows; /* threads of a row, rows in parallel */
+    int32_t is_vector;               /* tables are moved 16 bytes at a time */
 };
 
 #endif

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of local_attention: each request is cut where its keys enter a new chunk, and each piece
- * becomes a request with the pages of its own chunk.
- */
+ * The definition of local_attention: each request is cut where the keys enter a new chunk, and
+ * each piece becomes a request with the pages of its own chunk. */
 #include "common/twin.h"
 
-/* What is known of a request. */
+/* Data of a request. */
 struct request {
     int64_t q, s;
-    int64_t q_first; /* queries in the chunk that the first one is in */
+    int64_t q_first; /* queries in the chunk of the first query */
     int64_t rows;    /* chunks with queries, one if there are none */
     int64_t last;    /* keys of the last chunk */
 };
 
-/* What was written. */
+/* The rows written so far. */
 struct written {
     int64_t rows,
-        queries; /* virtual requests, those dropped among them; of those within capacity */
+        queries; /* virtual requests, including dropped ones; queries of those within capacity */
     int32_t bits;
 };
 
@@ -45,7 +44,8 @@ static struct request load_request(struct flw_twin *twin,
     return request;
 }
 
-/* Pages of virtual request `row`, which is chunk j of request i; the request of no keys has zeros. */
+/* Store the pages of virtual request `row`, chunk j of request i; zeros for a request without
+ * keys. */
 static void store_table(struct flw_twin *twin, const struct flw_local_attention_args *args,
                         int64_t row, int64_t i, const struct request *request, int64_t j)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of merge_states: what they accept, what they need, the launch.
+ * Owns: the public calls of merge_states: checks, needs, the launch.
  * Does not: compute; merge_states_twin.c is the definition, merge_states.cu the kernel.
  */
 #include "attention/merge_states.h"
@@ -33,7 +33,7 @@ static uint64_t measure_rows(struct flw_refusal *refusal, const char *name, uint
     return flw_refusal_rows(refusal, name, (int64_t)rows, *stride, width, each);
 }
 
-/* Shapes and types; zeros get their defaults. */
+/* Check shapes and types; replace zeros by defaults. */
 static struct buffers check_shape(struct flw_refusal *refusal, fallow_merge_states_params *params)
 {
     struct buffers buffers = {.each = fallow_dtype_bytes(params->dtype),
@@ -84,7 +84,7 @@ fallow_status fallow_attention_merge_states_query(const fallow_merge_states_para
     return flw_refusal_give_need(&refusal, out_need, &need);
 }
 
-/* out may be a or b, if its rows lie as theirs do; so may the LSE. */
+/* out may be a or b if the row strides are equal; likewise the LSE. */
 static void check_buffers(struct flw_refusal *refusal, const fallow_merge_states_params *params,
                           const struct buffers *buffers)
 {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// merge_states: out = (w_a a + w_b b) / (w_a + w_b), w = exp(lse - max of both); its definition is
-// merge_states_twin.c.
+// merge_states: out = (w_a a + w_b b) / (w_a + w_b), w = exp(lse - max of both);
+// merge_states_twin.c is the definition.
 //
 // Bytes     tokens heads (3 width elements and 3 x 4 of LSE): bandwidth, nothing is read twice.
-// Shape     a block owns whole rows, a row being a head of a token. First one thread a row reads both LSE,
-//           leaves the two parts in shared memory and writes the row's LSE. After the barrier a thread
-//           mixes 16 bytes of each of two rows, asked for before the first is used. Rows follow each other
-//           at one stride, so that no thread divides but those of the LSE.
+// Shape     a block owns whole rows, a row being a head of a token. First one thread per row reads both LSE,
+//           stores the two weights in shared memory and writes the row's LSE. After the barrier a thread
+//           mixes 16 bytes of each of two rows, loaded before the first is used. Rows have one stride, so that
+//           only the threads of the LSE divide.
 // Aliasing  a and out: a thread reads the packs that it then writes, and no others. LSE: the one thread
-//           that reads a row's writes it after; all others have it from shared memory. So out may be a or b,
-//           and out_lse a_lse or b_lse, whatever the width: no row is shared by two blocks.
-// Selects   a side that has no part is not asked for, never multiplied by 0.
+//           that reads a row's LSE then writes it; the others use shared memory. So out may be a or b, and
+//           out_lse a_lse or b_lse, for any width: no row is shared by two blocks.
+// Selects   a side with weight 0 is not loaded, never multiplied by 0.
 #include "attention/merge_states.h"
 #include "common/vector.cuh"
 
@@ -58,7 +58,7 @@ __device__ int64_t lse_at(const flw_merge_states_args &args, int64_t stride, uin
     return args.lse_by_token ? token * stride + head : head * stride + token;
 }
 
-// Reads a row's LSE, then writes it.
+// Read a row's LSE, then write it.
 __device__ mix take_lse(const flw_merge_states_args &args, int32_t context, uint32_t row)
 {
     const uint32_t token = row / static_cast<uint32_t>(args.heads);
@@ -90,7 +90,7 @@ __device__ flw_pack<O, N> blend(const mix &parts, const flw_pack<T, N> &a, const
     for (int n = 0; n < N; n++) {
         const float of_a = flw_to_float(a.at[n]), of_b = flw_to_float(b.at[n]);
         const float mixed = fmaf(parts.a, of_a, parts.b * of_b);
-        if constexpr (std::is_same<T, O>::value) { // a copy keeps its bits
+        if constexpr (std::is_same<T, O>::value) { // a copy keeps the bits
             out.at[n] = copies_a ? a.at[n] : copies_b ? b.at[n] : flw_from_float<T>(mixed);
         } else {
             out.at[n] = flw_from_float<O>((copies_a ? of_a : copies_b ? of_b : mixed) / scale);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel merge_states and its twin are given.
+ * Owns: the arguments of the kernel merge_states and the twin.
  */
 #ifndef FLW_KERNELS_MERGE_STATES_H
 #define FLW_KERNELS_MERGE_STATES_H
@@ -9,7 +9,7 @@
 
 enum {
     FLW_MERGE_THREADS = 256,
-    FLW_MERGE_PASSES = 2 /* rows that a thread has under way at once */
+    FLW_MERGE_PASSES = 2 /* rows of a thread in flight at once */
 };
 
 /* From this difference of two LSE on, exp(-difference) is 0 in float. */
@@ -29,8 +29,8 @@ struct flw_merge_states_args {
     int64_t a_lse_stride, b_lse_stride, out_lse_stride;
     int32_t tokens, heads, width;
     uint32_t threads_per_row, rows_per_pass; /* their product is at most a block */
-    int32_t dtype;     /* fallow_dtype of a and b, and of out unless it quantises */
-    int32_t is_vector; /* rows may be moved 16 bytes at a time */
+    int32_t dtype;                           /* of a and b, and of out unless quantised */
+    int32_t is_vector;                       /* rows may be moved 16 bytes at a time */
     int32_t quantises;
     int32_t lse_by_token; /* 1: [tokens, heads]; 0: [heads, tokens] */
     int32_t is_base_2, keeps_a;

@@ -4,14 +4,14 @@
  */
 #include "common/twin.h"
 
-#define CHUNK 512 /* elements of a row that are moved together */
+#define CHUNK 512 /* elements of a row at a time */
 
-/* The parts of a row and of its LSE that come from either side: 1 and 0 copies, 0 and 0 is a row of 0. */
+/* The weights of the two sides in a row and the LSE: 1 and 0 copies, 0 and 0 is a row of 0. */
 struct mix {
     float a, b, lse;
 };
 
-/* No keys: FlashAttention-2 says +inf, the others -inf. */
+/* True if there are no keys: FlashAttention-2 writes +inf, others -inf. */
 static float without_keys(float lse)
 {
     return isinf(lse) ? -INFINITY : lse;
@@ -57,7 +57,7 @@ static struct mix load_mix(struct flw_twin *twin, const struct flw_merge_states_
     return mix_of(args, a, b);
 }
 
-/* One element: copied where one side is all of it, so that its bits stay. */
+/* Store one element: copied if one side has all the weight, so that the bits stay. */
 static void put(const struct flw_merge_states_args *args, const struct mix *mix, float scale,
                 const unsigned char *a, const unsigned char *b, unsigned char *out)
 {

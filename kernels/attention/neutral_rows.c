@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of neutral_rows: what they accept, what they need, the launch.
+ * Owns: the public calls of neutral_rows: checks, needs, the launch.
  * Does not: compute; neutral_rows_twin.c is the definition, neutral_rows.cu the kernel.
  */
 #include "attention/neutral_rows.h"
@@ -18,7 +18,7 @@ struct buffers {
     uint64_t rows_bytes, lse_bytes, cu_bytes;
 };
 
-/* Shapes and types; zeros get their defaults. */
+/* Check shapes and types; replace zeros by defaults. */
 static struct buffers check_shape(struct flw_refusal *refusal, fallow_neutral_rows_params *params)
 {
     int64_t inner = params->lse_by_token ? params->heads : params->tokens;
@@ -87,7 +87,7 @@ static void check_buffers(struct flw_refusal *refusal, const fallow_neutral_rows
     flw_refusal_optional_output(refusal, "lse", params->lse, buffers->lse_bytes, 4);
 }
 
-/* The rows of a token as segments of units: one segment where the heads lie side by side. */
+/* Describe the rows of a token as segments of units: one segment if the heads are adjacent. */
 static void shape_segments(struct flw_neutral_rows_args *args,
                            const fallow_neutral_rows_params *params, size_t each)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// neutral_rows: rows of requests without keys, and rows of no request, become 0, their LSE -inf or +inf;
-// its definition is neutral_rows_twin.c.
+// neutral_rows: rows of requests without keys, and rows of no request, become 0, their LSE -inf or
+// +inf; neutral_rows_twin.c is the definition.
 //
-// Bytes     only what is neutral is written: (neutral tokens) heads (width elements + 4); 8 (batch + 1)
-//           are read. Latency where there are few.
-// Shape     a block has eight tokens, a warp looks one up: 32 entries of cu_q at a time, two steps to
-//           1,024 requests, four to 65,536. After the barrier all threads fill what was found neutral, 16
-//           bytes at a time where rows allow it: by warps where heads lie apart, else by the block.
+// Bytes     only neutral rows are written: (neutral tokens) heads (width elements + 4); 8 (batch + 1) are read.
+//           Latency if there are few.
+// Shape     a block has eight tokens, one per warp, which looks it up: 32 entries of cu_q at a time, two steps
+//           up to 1,024 requests, four to 65,536. After the barrier all threads fill the neutral rows, 16 bytes
+//           at a time if aligned: by warps if heads are apart, otherwise by the block.
 // Aliasing  rows and lse are written and never read.
 #include "attention/neutral_rows.h"
 #include "common/device.cuh"
@@ -15,12 +15,13 @@
 namespace
 {
 
-// How many of the first `count` entries are at most `value`; they ascend. By a whole warp.
+// Return how many of the first `count` ascending entries are at most `value`. Called by a whole
+// warp.
 __device__ int32_t count_at_most(const int32_t *entries, int32_t count, int32_t value)
 {
     const int32_t lane = threadIdx.x % FLW_WARP;
     int32_t begin = 0, end = count;
-    while (begin < end) { // the same in all lanes
+    while (begin < end) { // equal in all lanes
         const int32_t step = (end - begin + FLW_WARP - 1) / FLW_WARP;
         const int32_t probe = begin + (lane + 1) * step - 1;
         const bool is_below = probe < end && entries[probe] <= value;
@@ -79,8 +80,9 @@ extern "C" __global__ void __launch_bounds__(FLW_NEUTRAL_THREADS)
 {
     __shared__ int32_t neutral[FLW_NEUTRAL_TOKENS];
     const uint32_t first = blockIdx.x * FLW_NEUTRAL_TOKENS, warp = threadIdx.x / FLW_WARP;
-    const bool found = first + warp < static_cast<uint32_t>(args.tokens) &&
-                       is_neutral(args, static_cast<int32_t>(first + warp)); // a whole warp, or none
+    const bool found =
+        first + warp < static_cast<uint32_t>(args.tokens) &&
+        is_neutral(args, static_cast<int32_t>(first + warp)); // a whole warp, or none
     if (threadIdx.x % FLW_WARP == 0) {
         neutral[warp] = found;
     }
@@ -90,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(FLW_NEUTRAL_THREADS)
             fill_as(args, static_cast<int32_t>(first) + t);
         }
     }
-    // Eight tokens of a head are one sector where the LSE lie by head.
+    // Eight tokens of a head are one sector if the LSE are stored by head.
     const uint32_t t = threadIdx.x % FLW_NEUTRAL_TOKENS;
     if (args.lse == nullptr || !neutral[t]) {
         return;

@@ -5,7 +5,7 @@
  */
 #include "common/twin.h"
 
-/* How many of the first `count` entries are at most `value`; they ascend. */
+/* Return how many of the first `count` ascending entries are at most `value`. */
 static int64_t count_at_most(struct flw_twin *twin, const int32_t *entries, int64_t count,
                              int64_t value)
 {

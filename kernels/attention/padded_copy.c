@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of padded_copy: what they accept, what they need, the launch.
+ * Owns: the public calls of padded_copy: checks, needs, the launch.
  * Does not: compute; padded_copy_twin.c is the definition, padded_copy.cu the kernel.
  */
 #include "attention/padded_copy.h"
@@ -14,7 +14,7 @@ struct buffers {
     uint64_t src_bytes, dst_bytes;
 };
 
-/* Shapes and types; zeros get their defaults. */
+/* Check shapes and types; replace zeros by defaults. */
 static struct buffers check_shape(struct flw_refusal *refusal, fallow_padded_copy_params *params)
 {
     params->width = params->width == 0 ? 1 : params->width;

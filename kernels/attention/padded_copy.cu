@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// padded_copy: the first n rows are copied, the others hold a value; its definition is
-// padded_copy_twin.c.
+// padded_copy: the first n rows are copied, the others hold a value; padded_copy_twin.c is the
+// definition.
 //
 // Bytes     rows width elements written, n width read: latency for vectors of a batch.
-// Shape     a thread moves 16 bytes where both sides allow it; rows that lie side by side are one
-//           stretch, so that a vector of a batch is one block. Only the pack in which n falls, and the
-//           last one, are taken element by element.
+// Shape     a thread moves 16 bytes if both sides are aligned; adjacent rows are one stretch, so that a vector
+//           of a batch is one block. Only the pack that contains n, and the last one, are moved element by
+//           element.
 // Aliasing  a thread reads the elements that it then writes, and no others: src may be dst.
 #include "attention/padded_copy.h"
 #include "common/vector.cuh"
@@ -24,9 +24,7 @@ template <typename T, int N> __device__ void run(const flw_padded_copy_args &arg
     }
     const int64_t wanted = args.valid_count == nullptr ? args.src_rows : *args.valid_count;
     const int64_t valid = flw_clamp(wanted, 0, args.src_rows);
-    const int64_t copied = args.is_flat       ? valid * args.width
-                           : stretch < valid ? args.stretch
-                                             : 0;
+    const int64_t copied = args.is_flat ? valid * args.width : stretch < valid ? args.stretch : 0;
     const T *from = static_cast<const T *>(args.src) + stretch * args.src_stride + i;
     T *to = static_cast<T *>(args.dst) + stretch * args.dst_stride + i;
     const T value = static_cast<T>(args.value);
@@ -44,7 +42,7 @@ template <typename T, int N> __device__ void run(const flw_padded_copy_args &arg
     if (is_copy) {
         pack = flw_read<T, N>(from);
     }
-    if constexpr (N > 1) { // by intrinsic: a plain store of either pack is taken apart into elements
+    if constexpr (N > 1) { // by intrinsic: a plain store of either pack is split into elements
         __stwb(reinterpret_cast<uint4 *>(to), *reinterpret_cast<const uint4 *>(&pack));
     } else {
         *to = pack.at[0];

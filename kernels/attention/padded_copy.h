@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel padded_copy and its twin are given.
+ * Owns: the arguments of the kernel padded_copy and the twin.
  */
 #ifndef FLW_KERNELS_PADDED_COPY_H
 #define FLW_KERNELS_PADDED_COPY_H
@@ -11,8 +11,8 @@ enum {
     FLW_PADDED_COPY_THREADS = 256
 };
 
-/* Rows that lie side by side in both are one stretch: `stretches` 1 and rows in it; else a stretch a
- * row. */
+/* Rows that are adjacent in both are one stretch: `stretches` is 1 and contains the rows;
+ * otherwise one stretch per row. */
 struct flw_padded_copy_args {
     const void *src;            /* [src_rows, width]; NULL: none */
     void *dst;                  /* [rows, width]; may be src */

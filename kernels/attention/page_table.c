@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of page_table: what they accept, what they need, the launch.
+ * Owns: the public calls of page_table: checks, needs, the launch.
  * Does not: compute; page_table_twin.c is the definition, page_table.cu the kernel.
  */
 #include "attention/page_table.h"

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// page_table: a row's length c, and page_table[r, j] = slot(start + j p) / p for j < ceil(c / p), then
-// fill; its definition is page_table_twin.c.
+// page_table: a row's length c, and page_table[r, j] = slot(start + j p) / p for j < ceil(c / p),
+// then fill; page_table_twin.c is the definition.
 //
-// Bytes     4 batch cols written (bounded: 4 a page), and of the source 4 a page for p = 1, a sector of 32
+// Bytes     4 batch cols written (bounded: 4 per page), and of the source 4 per page for p = 1, a sector of 32
 //           for p >= 8: bandwidth with long rows, latency with short ones.
-// Shape     block 0 gives every row's length and their sums; the others write rows, some blocks a row that
-//           take turns pack by pack, so that a long row among short ones is not one block's. Each finds
-//           its row's length from the inputs: no block waits for another, nothing has to be zero.
-//           A thread writes 16 bytes; it reads 16 bytes where a page is one token, else four slots that
-//           are on their way at once. / p is a multiplication.
+// Shape     block 0 computes every row's length and their sums. The others write rows, some blocks per row,
+//           interleaved pack by pack, so that a long row among short ones is not one block's. Each computes the
+//           row's length from the inputs: no block waits for another, and no memory has to be zero.
+//           A thread writes 16 bytes; it reads 16 bytes if a page is one token, otherwise four slots that are in
+//           flight at once. / p is a multiplication.
 // Aliasing  none: the rows' blocks read the lengths while block 0 writes its own.
 #include "attention/page_table.h"
 #include "common/table.cuh"
@@ -45,7 +45,7 @@ __device__ int32_t page_of(const flw_page_table_args &args, int32_t slot, int32_
     return flw_divide(slot, args.by_page);
 }
 
-// The slots of up to four pages, from column i on.
+// Load the slots of up to four pages, from column i on.
 __device__ flw_table_pack load_slots(const flw_page_table_args &args, const int32_t *source,
                                      uint32_t i, int32_t count, bool is_vector)
 {
@@ -67,7 +67,7 @@ __device__ void write_row(const flw_page_table_args &args, int64_t valid)
 {
     const flw_table_part part = flw_table_part_of(blockIdx.x - 1, args.blocks_per_row);
     const int64_t r = part.row;
-    int32_t bits = 0, ignored = 0; // block 0 speaks of the lengths
+    int32_t bits = 0, ignored = 0; // block 0 reports about the lengths
     int64_t length = args.pad_len;
     const int32_t *source = nullptr;
     bool is_vector = false;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The definition of page_table: row r's length c, and page_table[r, j] = slot(start + j p) / p for
- * j < ceil(c / p), fill behind it.
- */
+ * j < ceil(c / p), fill behind it. */
 #include "common/table_twin.h"
 
 #define CHUNK 256 /* columns at a time */
 
-/* A row as its inputs have it. */
+/* A row of the inputs. */
 struct row {
     int64_t length;
-    int64_t source; /* index of its first slot in req_to_token; -1: all of it is fill */
+    int64_t source; /* index of the first slot in req_to_token; -1: all of it is fill */
 };
 
 static struct row plan_row(struct flw_twin *twin, const struct flw_page_table_args *args, int64_t r,
@@ -34,7 +33,7 @@ static struct row plan_row(struct flw_twin *twin, const struct flw_page_table_ar
                         .source = is_known ? request * args->stride + start : -1};
 }
 
-/* The page of a token slot. */
+/* Return the page of a token slot. */
 static int32_t page_of(struct flw_twin *twin, const struct flw_page_table_args *args, int32_t slot,
                        int32_t *bits)
 {
@@ -49,7 +48,7 @@ static int32_t page_of(struct flw_twin *twin, const struct flw_page_table_args *
     return slot / args->page_size;
 }
 
-/* `count` slots, from the page at `from` on, one a page. */
+/* Load `count` slots, from the page at `from` on, one per page. */
 static void load_slots(struct flw_twin *twin, const struct flw_page_table_args *args, int64_t from,
                        int64_t count, int32_t *slots)
 {

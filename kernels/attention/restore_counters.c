@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of restore_counters: what they accept, what they need, the launch.
+ * Owns: the public calls of restore_counters: checks, needs, the launch.
  * Does not: compute; restore_counters_twin.c is the definition, restore_counters.cu the kernel.
  */
 #include "attention/restore_counters.h"
@@ -9,7 +9,7 @@
 #include "common/refusal.h"
 #include "fallow/attention.h"
 
-/* Shapes; zeros get their defaults. The bytes of counters. */
+/* Check shapes; replace zeros by defaults. Return the bytes of counters. */
 static uint64_t check_shape(struct flw_refusal *refusal, fallow_restore_counters_params *params)
 {
     params->consumers = params->consumers == 0 ? 1 : params->consumers;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// restore_counters: every counter becomes 0, and those that were not are counted; its definition is
-// restore_counters_twin.c.
+// restore_counters: every counter becomes 0, and nonzero ones are counted; restore_counters_twin.c
+// is the definition.
 //
-// Bytes     4 consumers count written, and read where the count is wanted: latency, some KiB a consumer.
-// Shape     one block a consumer walks its counters, so that it can count them without atomics and
-//           without a word that would itself have to be 0.
+// Bytes     4 consumers count written, and read if the count is wanted: latency, some KiB per consumer.
+// Shape     one block per consumer walks the counters, so that it can count them without atomics and without a
+//           word that would itself have to be 0.
 // Aliasing  a thread reads a counter before it writes it, and no other.
 #include "attention/restore_counters.h"
 #include "common/vector.cuh"

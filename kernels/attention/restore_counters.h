@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel restore_counters and its twin are given.
+ * Owns: the arguments of the kernel restore_counters and the twin.
  */
 #ifndef FLW_KERNELS_RESTORE_COUNTERS_H
 #define FLW_KERNELS_RESTORE_COUNTERS_H

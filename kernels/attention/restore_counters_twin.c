@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of restore_counters: every counter becomes 0, and those that were not are counted.
- */
+ * The definition of restore_counters: every counter becomes 0, and nonzero ones are counted. */
 #include "common/twin.h"
 
 void flw_twin_restore_counters(struct flw_twin *twin, const struct flw_restore_counters_args *args)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of scale_padding: what they accept, what they need, the launch.
+ * Owns: the public calls of scale_padding: checks, needs, the launch.
  * Does not: compute; scale_padding_twin.c is the definition, scale_padding.cu the kernel.
  */
 #include "attention/scale_padding.h"
@@ -10,11 +10,11 @@
 #include "fallow/attention.h"
 
 struct tiles {
-    int64_t rows, columns; /* of tiles, in a group */
+    int64_t rows, columns; /* in tiles of a group */
     uint64_t bytes;        /* of all groups */
 };
 
-/* Shapes; zeros get their defaults. */
+/* Check shapes; replace zeros by defaults. */
 static struct tiles check_shape(struct flw_refusal *refusal, fallow_scale_padding_params *params)
 {
     params->groups = params->groups == 0 ? 1 : params->groups;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// scale_padding: scales of rows and columns that are there only to complete a tile are 0; its definition
-// is scale_padding_twin.c.
+// scale_padding: scales of rows and columns that only complete a tile are 0; scale_padding_twin.c
+// is the definition.
 //
-// Bytes     what is written is padding and nothing else; 4 groups are read.
+// Bytes     only padding is written; 4 groups are read.
 // Shape     a warp has a tile of 512 bytes, a thread 16 of it: the 4 columns of rows l, l + 32, l + 64 and
-//           l + 96. All of them padding: one store; else a store a row, or a byte a column.
+//           l + 96. If all are padding: one store; otherwise a store per row, or a byte per column.
 // Aliasing  scales are written and never read.
 #include "attention/scale_padding.h"
 #include "common/device.cuh"
@@ -26,14 +26,14 @@ extern "C" __global__ void __launch_bounds__(FLW_SCALE_THREADS)
         return;
     }
     const int64_t in_group = static_cast<int64_t>(args.row_tiles) * args.column_tiles;
-    unsigned char *at =
-        args.scales + (group * in_group + tile) * FLW_SCALE_TILE_BYTES + lane * 16;
+    unsigned char *at = args.scales + (group * in_group + tile) * FLW_SCALE_TILE_BYTES + lane * 16;
     const int32_t row = row_tile * FLW_SCALE_TILE_ROWS + lane;
     if (row >= live) {
         *reinterpret_cast<uint4 *>(at) = make_uint4(0, 0, 0, 0);
         return;
     }
-    const int32_t columns = min(args.columns - column, static_cast<int32_t>(FLW_SCALE_TILE_COLUMNS));
+    const int32_t columns =
+        min(args.columns - column, static_cast<int32_t>(FLW_SCALE_TILE_COLUMNS));
     for (int q = 0; q < FLW_SCALE_TILE_ROWS / FLW_WARP; q++) {
         if (row + q * FLW_WARP >= live) {
             *reinterpret_cast<uint32_t *>(at + q * 4) = 0;

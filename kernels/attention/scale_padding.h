@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel scale_padding and its twin are given; where a scale lies.
- */
+ * Owns: the arguments of the kernel scale_padding and the twin; the address of a scale. */
 #ifndef FLW_KERNELS_SCALE_PADDING_H
 #define FLW_KERNELS_SCALE_PADDING_H
 
@@ -12,7 +11,7 @@ enum {
     FLW_SCALE_TILE_ROWS = 128,
     FLW_SCALE_TILE_COLUMNS = 4,
     FLW_SCALE_TILE_BYTES = 512,
-    FLW_SCALE_THREADS = 256 /* eight tiles, a warp each */
+    FLW_SCALE_THREADS = 256 /* eight tiles, one per warp */
 };
 
 struct flw_scale_padding_args {

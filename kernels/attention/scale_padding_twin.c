@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of scale_padding: scales of rows and columns that are there only to complete a tile are 0.
- */
+ * The definition of scale_padding: scales of rows and columns that only complete a tile are 0. */
 #include "common/twin.h"
 
 static int64_t offset_of(const struct flw_scale_padding_args *args, int64_t group, int64_t row,

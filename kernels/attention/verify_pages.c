@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of verify_pages: what they accept, what they need, the launch.
+ * Owns: the public calls of verify_pages: checks, needs, the launch.
  * Does not: compute; verify_pages_twin.c is the definition, verify_pages.cu the kernel.
  */
 #include "attention/verify_pages.h"
@@ -10,7 +10,7 @@
 
 #define MOST_ROWS (1 << 20)
 
-/* Shapes and types; ld gets its default. */
+/* Shapes and types; ld gets the default. */
 static struct flw_table check_shape(struct flw_refusal *refusal, fallow_verify_pages_params *params)
 {
     int64_t rows = (int64_t)params->batch * params->draft_tokens;
@@ -106,7 +106,7 @@ fallow_status fallow_attention_verify_pages(fallow_kernels *kernels,
                                          .requests_is_i64 = params.requests_dtype == FALLOW_I64,
                                          .is_word_mask = params.draft_tokens % 4 == 0 &&
                                                          (uintptr_t)params.mask % 4 == 0};
-    /* A warp a row, and one block for the lengths. */
+    /* A warp per row, and one block for the lengths. */
     struct flw_grid grid = {.blocks_x = 1 + flw_grid_blocks(table.rows, FLW_TABLE_THREADS / 32),
                             .threads = FLW_TABLE_THREADS};
     return flw_kernels_launch(kernels, FLW_KERNEL_verify_pages, grid, &args, stream);

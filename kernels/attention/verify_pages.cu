@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// verify_pages: row r D + i is the slots after request r's length, those that mask row r D + i has first,
-// then the others, each in order; its definition is verify_pages_twin.c.
+// verify_pages: row r D + i has the slots after request r's length: first those that mask row r D +
+// i selects, then the others, each in order; verify_pages_twin.c is the definition.
 //
-// Bytes     5 batch D D (mask and table) and 4 batch D: latency; D is some tens.
-// Shape     block 0 counts every row's mask and gives the lengths and their sums; the others have a warp a
-//           row, 32 columns at a time: a ballot says where each of them goes. No block waits for
-//           another.
+// Bytes     5 batch D D (mask and table) and 4 batch D: latency; D is a few tens.
+// Shape     block 0 counts every row's mask and computes the lengths and their sums; the others have one warp
+//           per row, 32 columns at a time: a ballot gives the place of each. No block waits for another.
 // Aliasing  none.
 #include "attention/verify_pages.h"
 #include "common/table.cuh"
@@ -14,7 +13,7 @@
 namespace
 {
 
-// How many of a row of the mask are true, by one thread.
+// Count the true elements of a row of the mask, by one thread.
 __device__ int32_t count_true(const flw_verify_pages_args &args, int64_t m)
 {
     const uint8_t *mask = args.mask + m * args.draft_tokens;
@@ -32,7 +31,7 @@ __device__ int32_t count_true(const flw_verify_pages_args &args, int64_t m)
     return count;
 }
 
-// The slots of row r of the batch: the first one, and how many its table has.
+// The slots of row r of the batch: the first one, and the number in the table.
 struct slots_of {
     const int32_t *from;
     int32_t found;
@@ -51,7 +50,7 @@ __device__ slots_of find_slots(const flw_verify_pages_args &args, int64_t r, int
     return {args.req_to_token + request * args.stride + length, static_cast<int32_t>(found)};
 }
 
-// All lanes of a warp call it with the same row.
+// Called by all lanes of a warp with the same row.
 __device__ void write_row(const flw_verify_pages_args &args, int64_t m, int64_t valid)
 {
     const int32_t lane = threadIdx.x % FLW_WARP, width = args.draft_tokens;
@@ -97,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(FLW_TABLE_THREADS)
     if (blockIdx.x > 0) {
         const int64_t m = (blockIdx.x - 1) * static_cast<int64_t>(FLW_TABLE_THREADS / FLW_WARP) +
                           threadIdx.x / FLW_WARP;
-        if (m < rows) { // the same for all lanes of a warp; no barrier follows
+        if (m < rows) { // equal in all lanes of a warp; no barrier follows
             write_row(args, m, valid);
         }
         return;

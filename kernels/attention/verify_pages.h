@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel verify_pages and its twin are given.
+ * Owns: the arguments of the kernel verify_pages and the twin.
  */
 #ifndef FLW_KERNELS_VERIFY_PAGES_H
 #define FLW_KERNELS_VERIFY_PAGES_H
@@ -19,7 +19,7 @@ struct flw_verify_pages_args {
     const void *requests;        /* [batch] i32, or i64 */
     const int32_t *req_to_token; /* [request_rows, stride] */
     const uint8_t *mask;         /* [batch draft_tokens, draft_tokens] */
-    int32_t *page_table;         /* [batch draft_tokens, draft_tokens], ld apart */
+    int32_t *page_table;         /* [batch draft_tokens, draft_tokens], row stride ld */
     struct flw_table_lengths out;
     int64_t request_rows, stride, ld;
     int32_t batch, draft_tokens, fill, pad_len;

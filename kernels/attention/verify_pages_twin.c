@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of verify_pages: row r D + i is the slots after request r's length, those that mask row
- * r D + i has first, then the others, each in order.
- */
+ * The definition of verify_pages: row r D + i has the slots after request r's length: first those
+ * that mask row r D + i selects, then the others, each in order. */
 #include "common/table_twin.h"
 
-/* The D slots of row r of the batch; fill for what its table lacks. */
+/* Load the D slots of row r of the batch; fill for slots beyond the table. */
 static void load_slots(struct flw_twin *twin, const struct flw_verify_pages_args *args, int64_t r,
                        int32_t *slots, int32_t *bits)
 {
@@ -27,7 +26,7 @@ static void load_slots(struct flw_twin *twin, const struct flw_verify_pages_args
     }
 }
 
-/* Slots of which the mask is true, then the others; how many are true. */
+/* Store slots with a true mask, then the others; return the number of true ones. */
 static int32_t partition(const unsigned char *mask, const int32_t *slots, int32_t count,
                          int32_t *columns)
 {

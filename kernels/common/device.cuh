@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owns: what kernels share on the device: loads of several types, float conversions, scans and
+// Owns: the shared device code of kernels: loads of several types, float conversions, scans and
 // reductions over a block, flags.
 // Does not: launch anything.
 #ifndef FLW_KERNELS_DEVICE_CUH
@@ -22,7 +22,7 @@ __device__ inline int32_t flw_scalar(const int32_t *scalar, int32_t absent)
     return scalar == nullptr ? absent : *scalar;
 }
 
-// I32 or I64.
+// Load I32 or I64.
 __device__ inline int64_t flw_get_int(const void *base, int64_t i, bool is_i64)
 {
     return is_i64 ? static_cast<const int64_t *>(base)[i] : static_cast<const int32_t *>(base)[i];
@@ -80,8 +80,9 @@ template <> __device__ inline __nv_fp8_e4m3 flw_from_float(float value)
     return __nv_fp8_e4m3(value); // saturates, to nearest even
 }
 
-// The sum over all threads before this one; *total: over all of the block. Every thread of the block
-// calls it; `shared` has one element a warp, and may be used again after a __syncthreads.
+// Return the sum over all threads before this one; *total: over all of the block. Called by every
+// thread of the block; `shared` has one element per warp, and may be used again after a
+// __syncthreads.
 template <typename T> __device__ inline T flw_block_exclusive_sum(T value, T *shared, T *total)
 {
     const int lane = threadIdx.x % FLW_WARP, warp = threadIdx.x / FLW_WARP;
@@ -119,8 +120,8 @@ __device__ inline int64_t flw_warp_max(int64_t value)
     return value;
 }
 
-// The largest of all threads' values, in thread 0. Every thread of the block calls it; `shared` has one
-// element a warp.
+// Return the largest of all threads' values, in thread 0. Called by every thread of the block;
+// `shared` has one element per warp.
 __device__ inline int64_t flw_block_max(int64_t value, int64_t *shared)
 {
     const int warps = (blockDim.x + FLW_WARP - 1) / FLW_WARP;

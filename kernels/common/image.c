@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/image.h"
 
-/* FLW_IMAGE_FOLDER has <name>.fatbin for every kernel; the build makes them first. */
+/* FLW_IMAGE_FOLDER has <name>.fatbin for every kernel; the build creates them first. */
 /* clang-format off */
 #define X(name)                                                 \
     __asm__(".section .rodata, \"a\"\n"                         \

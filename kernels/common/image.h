@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the fat binaries inside the library, one a kernel: image.c places <name>.fatbin between two
- * symbols. Without nvcc there are none and FLW_IMAGE is NULL. The build defines FLW_KERNEL_GENERATIONS.
- */
+ * Owns: the fat binaries inside the library, one per kernel: image.c places <name>.fatbin between
+ * two symbols. Without nvcc there are none and FLW_IMAGE is NULL. The build defines
+ * FLW_KERNEL_GENERATIONS. */
 #ifndef FLW_KERNELS_IMAGE_H
 #define FLW_KERNELS_IMAGE_H
 

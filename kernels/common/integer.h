@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: rules for integers that host, twin and kernel share: a length within its bounds, a sum that
- * int32 holds, a quotient by a divisor that is known at launch.
- * Does not: touch memory.
- */
+ * Owns: integer rules that host, twin and kernel share: clamping a length, a saturated int32 sum,
+ * a quotient by a divisor known at launch.
+ * Does not: access memory. */
 #ifndef FLW_KERNELS_INTEGER_H
 #define FLW_KERNELS_INTEGER_H
 
@@ -17,16 +16,16 @@
 #define FLW_HOST_DEVICE
 #endif
 
-/* The value, or the bound that it is beyond. */
+/* Clamp value to [least, most]. */
 FLW_HOST_DEVICE static inline int64_t flw_clamp(int64_t value, int64_t least, int64_t most)
 {
     return value < least ? least : value > most ? most : value;
 }
 
-/* Given lengths beyond it count as it, so that no sum of 65,536 leaves 64 bits. */
+/* Longer lengths count as this, so that no sum of 65,536 exceeds 64 bits. */
 #define FLW_LONGEST (((int64_t)1 << 46) - 1)
 
-/* given + delta within [0, most], with the bits of what had to be cut. */
+/* Return given + delta clamped to [0, most], with flags for clamping. */
 FLW_HOST_DEVICE static inline int64_t flw_bound_length(int64_t given, int64_t delta, int64_t most,
                                                        int32_t *bits)
 {
@@ -45,7 +44,7 @@ FLW_HOST_DEVICE static inline int64_t flw_bound_length(int64_t given, int64_t de
     return length;
 }
 
-/* A sum as int32 has it. */
+/* Saturate a sum to int32. */
 FLW_HOST_DEVICE static inline int32_t flw_saturate_i32(int64_t value, int32_t *bits)
 {
     if (value > INT32_MAX) {

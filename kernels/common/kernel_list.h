@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the list of kernels: X(name) stands for the device function flw_<name> in <name>.cu, the twin
- * flw_twin_<name>, and the one struct flw_<name>_args that both are given by value.
- * Does not: say which public call launches which.
- */
+ * Owns: the list of kernels. X(name) means the device function flw_<name> in <name>.cu, the twin
+ * flw_twin_<name>, and the struct flw_<name>_args that both get by value.
+ * Does not: map public calls to kernels. */
 #ifndef FLW_KERNELS_KERNEL_LIST_H
 #define FLW_KERNELS_KERNEL_LIST_H
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * On a real driver a kernel's image is loaded as a module of its own, before its first launch. On the
- * simulated one, which has flw_sim_register, its twin is registered under the kernel's name and the image is
- * not looked at.
- */
+ * On a real driver a kernel's image is loaded as a module of its own, before the first launch. On
+ * the simulated one, which has flw_sim_register, the twin is registered under the kernel's name
+ * and the image is ignored. */
 #include "common/library.h"
 
 #include <pthread.h>
@@ -20,7 +19,7 @@
 #include "fallow/extend.h"
 #include "fallow/simcuda.h"
 
-/* The driver's types, as its ABI has them: this library needs no CUDA header. */
+/* The driver's types, as in the ABI: this library needs no CUDA header. */
 typedef int (*load_function)(void **module, const void *image);
 typedef int (*unload_function)(void *module);
 typedef int (*find_function)(void **function, void *module, const char *name);
@@ -41,7 +40,7 @@ enum {
 
 struct fallow_kernels {
     void *context;
-    struct flw_driver driver; /* what sections call of it, and nothing else */
+    struct flw_driver driver; /* the driver functions that sections call, and no others */
     bool is_simulated;
     load_function load;
     unload_function unload;
@@ -50,9 +49,9 @@ struct fallow_kernels {
     error_name_function error_name;
     is_capturing_function is_capturing;
     pthread_mutex_t
-        loading; /* who loads; held over driver calls, and message's lock is taken under it */
-    void *modules[FLW_KERNEL_COUNT];           /* loading */
-    void *_Atomic functions[FLW_KERNEL_COUNT]; /* NULL until it is loaded, then for good */
+        loading; /* held during a load, over driver calls; message's lock is taken under it */
+    void *modules[FLW_KERNEL_COUNT];           /* under loading */
+    void *_Atomic functions[FLW_KERNEL_COUNT]; /* NULL until loaded, then permanent */
     _Atomic uint64_t launch_count;             /* relaxed; a statistic */
     pthread_mutex_t lock;                      /* guards message */
     char message[LONGEST_MESSAGE];
@@ -65,7 +64,7 @@ struct kernel {
     const void *image; /* a fat binary; NULL: built without nvcc */
 };
 
-/* A simulated launch arrives with the driver's signature; the twin wants its own. */
+/* A simulated launch has the driver's signature; the twin has its own. */
 #define X(name)                                                       \
     static void run_##name(flw_sim_launch *launch, void **parameters) \
     {                                                                 \
@@ -84,8 +83,8 @@ static const struct kernel kernel_table[FLW_KERNEL_COUNT] = {
 #undef X
 };
 
-/* Why the last create failed: there is no library then that could keep the sentence. Not per thread:
- * what Python opens has little room for that. */
+/* Why the last create failed, since without a library nothing else could keep the message. Not per
+ * thread: libraries that Python opens have little room for that. */
 static pthread_mutex_t create_lock = PTHREAD_MUTEX_INITIALIZER;
 static char create_message[LONGEST_MESSAGE];
 
@@ -144,7 +143,7 @@ static fallow_status refuse_driver(fallow_kernels *kernels, const char *call, co
                                                     : flw_answer_status(error);
 }
 
-/* A data pointer to a function pointer, the way POSIX has it. */
+/* Convert a data pointer to a function pointer, as POSIX permits. */
 static void find_entry(fallow_pool *pool, const char *name, void *out_function)
 {
     void *entry = fallow_pool_driver_entry(pool, name);
@@ -169,7 +168,7 @@ static bool find_entries(fallow_kernels *kernels, fallow_pool *pool)
            kernels->launch != NULL && kernels->is_capturing != NULL;
 }
 
-/* True if the pool's driver is the simulated one: it knows the twins from now on. */
+/* True if the pool's driver is the simulated one, which has the twins from now on. */
 static bool register_twins(fallow_pool *pool)
 {
     flw_sim_register_function add = NULL;
@@ -186,7 +185,8 @@ static bool register_twins(fallow_pool *pool)
     return true;
 }
 
-/* ---- loading: in a driver section, so that it neither fails under nor ends a capture of another stream */
+/* ---- loading, in a driver section, so that it neither fails during nor ends a capture of another
+ * stream */
 
 static int enter(fallow_kernels *kernels, struct flw_driver_section *section,
                  enum flw_section_parts parts)
@@ -194,8 +194,8 @@ static int enter(fallow_kernels *kernels, struct flw_driver_section *section,
     return (int)flw_section_open(section, &kernels->driver, kernels->context, parts, NULL);
 }
 
-/* loading, in a section. The function is asked for at once: a driver that loads lazily loads it then, not in the
- * launch. */
+/* Look up the function at once: a driver that loads lazily then loads here, not in the launch.
+ * loading held, in a section. */
 static fallow_status load_kernel(fallow_kernels *kernels, int index)
 {
     const struct kernel *kernel = &kernel_table[index];
@@ -218,7 +218,7 @@ static fallow_status load_kernel(fallow_kernels *kernels, int index)
     return FALLOW_OK;
 }
 
-/* Those that are wanted; the ones before a refusal stay loaded. */
+/* Load the wanted kernels; those before a refusal stay loaded. */
 static fallow_status load_kernels(fallow_kernels *kernels, const bool wanted[FLW_KERNEL_COUNT])
 {
     struct flw_driver_section section;
@@ -285,8 +285,8 @@ fallow_status fallow_kernels_load(fallow_kernels *kernels, const char *const *na
     return load_kernels(kernels, wanted);
 }
 
-/* Whether a driver loads a module into the middle of a capture is told nowhere; what it does then may end the
- * capture. So the caller is asked to load it before. */
+/* No document states whether a driver can load a module during a capture, and the work then may
+ * end the capture. So require the caller to load before. */
 static fallow_status refuse_capture(fallow_kernels *kernels, const char *name, fallow_stream stream)
 {
     struct flw_driver_section section;
@@ -310,7 +310,7 @@ static fallow_status refuse_capture(fallow_kernels *kernels, const char *name, f
     return FALLOW_OK;
 }
 
-/* The kernel's function, loaded at its first launch. */
+/* Return the kernel's function, loaded at the first launch. */
 static fallow_status loaded_function(fallow_kernels *kernels, enum flw_kernel kernel,
                                      fallow_stream stream, void **out_function)
 {

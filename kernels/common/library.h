@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: loading kernels, each before its first launch, and giving one to a stream.
- * Does not: check parameters (refusal.h), know what a kernel computes.
- * Synchronization: what create fills is immutable after it; a function is written once, by whoever loads it.
- */
+ * Owns: loading kernels, each before the first launch, and launching a kernel on a stream.
+ * Does not: check parameters (refusal.h), know the computation of a kernel.
+ * Synchronization: fields set by create are immutable afterwards; a function is written once, by
+ * the thread that loads it. */
 #ifndef FLW_KERNELS_LIBRARY_H
 #define FLW_KERNELS_LIBRARY_H
 
@@ -19,30 +19,32 @@ enum flw_kernel {
     FLW_KERNEL_COUNT
 };
 
-/* The shape of a launch. blocks_x 0: nothing to do, OK; above 2^31 - 1, or y above 65,535: refused. */
+/* The shape of a launch. blocks_x 0: nothing to do, OK; above 2^31 - 1, or y above 65,535:
+ * refused. */
 struct flw_grid {
     int64_t blocks_x, blocks_y; /* y: 0 = 1 */
     unsigned threads;           /* a block, in x */
     unsigned shared_bytes;      /* dynamic */
 };
 
-/* Keep a sentence for fallow_kernels_last_error. */
+/* Store a message for fallow_kernels_last_error. */
 void flw_kernels_refuse(fallow_kernels *kernels, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Give a kernel to a stream, loaded if it is the first launch of it. `args` is its flw_<name>_args; copied.
- * DRIVER, INVALID_STREAM, NOT_SUPPORTED, INVALID_ARGUMENT (the shape), CAPTURING (not loaded yet, and the
- * stream is being captured), with a sentence kept. */
+/* Launch a kernel on a stream, loading it first if necessary. `args` is the flw_<name>_args;
+ * copied. DRIVER, INVALID_STREAM, NOT_SUPPORTED, INVALID_ARGUMENT (the shape), CAPTURING (not
+ * loaded yet, and the stream is being captured), each with a message. */
 fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel,
                                  struct flw_grid grid, const void *args, fallow_stream stream);
 
-/* Blocks of `per_block` items that hold `count`. */
+/* Return the blocks of `per_block` items that hold `count`. */
 static inline int64_t flw_grid_blocks(int64_t count, int64_t per_block)
 {
     return (count + per_block - 1) / per_block;
 }
 
-/* Can rows that begin at `base`, `stride` elements apart and `width` long, be moved 16 bytes at a time? */
+/* True if rows that begin at `base`, `stride` elements apart and `width` long, can be moved 16
+ * bytes at a time. */
 static inline bool flw_is_vector_row(const void *base, int64_t stride, int64_t width,
                                      size_t element_bytes)
 {
@@ -50,13 +52,13 @@ static inline bool flw_is_vector_row(const void *base, int64_t stride, int64_t w
            (uint64_t)width * element_bytes % 16 == 0;
 }
 
-/* What a row takes of steps of a thread: of 16 bytes, or of an element. */
+/* Return the steps of a row: of 16 bytes, or of an element. */
 static inline int64_t flw_row_packs(int64_t width, size_t element_bytes, bool is_vector)
 {
     return is_vector ? width * (int64_t)element_bytes / 16 : width;
 }
 
-/* A launch whose blocks lie in one row each: a thread takes 16 bytes, or an element. */
+/* A launch with each block in one row: a thread takes 16 bytes, or an element. */
 struct flw_row_grid {
     struct flw_grid grid;
     uint32_t blocks_per_row;
@@ -74,8 +76,8 @@ static inline struct flw_row_grid flw_grid_rows(int64_t rows, int64_t width, siz
                                  .blocks_per_row = (uint32_t)blocks};
 }
 
-/* A block that lies over several rows: `columns` threads share a row, and `rows` of them, a power of
- * two, are under way at once. A thread then stays in its column: one 32-bit division a thread. */
+/* A block over several rows: `columns` threads share a row, and `rows` rows, a power of two, are
+ * processed at once. A thread then keeps the column: one 32-bit division per thread. */
 struct flw_tile {
     int32_t columns, rows;
 };

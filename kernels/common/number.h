@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the 16 and 8 bit float formats on the host: exact widening to float, narrowing to nearest with
- * ties to even, as the device's conversion instructions do it.
- * Does not: arithmetic.
- */
+ * Owns: the 16 and 8 bit float formats on the host: exact widening to float, narrowing to nearest
+ * with ties to even, as the device's conversion instructions.
+ * Does not: arithmetic. */
 #ifndef FLW_KERNELS_NUMBER_H
 #define FLW_KERNELS_NUMBER_H
 
@@ -27,7 +26,7 @@ static inline float flw_number_float(uint32_t bits)
     return value;
 }
 
-/* NaN becomes 0x7fff, as cvt.rn.bf16.f32 has it. */
+/* NaN becomes 0x7fff, as in cvt.rn.bf16.f32. */
 static inline uint16_t flw_bf16_narrow(float value)
 {
     uint32_t bits = flw_number_bits(value);
@@ -56,7 +55,7 @@ static inline float flw_f16_widen(uint16_t raw)
     return flw_number_float(sign | (exponent + 112) << 23 | rest << 13);
 }
 
-/* NaN becomes 0x7fff, as cvt.rn.f16.f32 has it. */
+/* NaN becomes 0x7fff, as in cvt.rn.f16.f32. */
 static inline uint16_t flw_f16_narrow(float value)
 {
     uint32_t bits = flw_number_bits(value), sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
@@ -84,7 +83,7 @@ static inline float flw_e4m3_widen(uint8_t raw)
     return (raw & 0x80u) != 0 ? -size : size;
 }
 
-/* Saturates at 448, as cvt.rn.satfinite.e4m3x2.f32 does; NaN becomes 0x7f. */
+/* Saturates at 448, as cvt.rn.satfinite.e4m3x2.f32; NaN becomes 0x7f. */
 static inline uint8_t flw_e4m3_narrow(float value)
 {
     uint8_t sign = signbit(value) ? 0x80u : 0;
@@ -104,7 +103,7 @@ static inline uint8_t flw_e4m3_narrow(float value)
     return (uint8_t)(sign | ((((uint32_t)(exponent + 6)) << 3) + steps - 8));
 }
 
-/* One element of a float type, in its memory form, to float. */
+/* Convert one element of a float type, in the memory format, to float. */
 static inline float flw_number_widen(const unsigned char *raw, fallow_dtype dtype)
 {
     uint16_t half;

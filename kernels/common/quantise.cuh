@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owns: the device's side of quantise.h: a group lies over the threads of one warp that follow each
-// other, N elements each.
+// Owns: the device code of quantise.h: a group is spread over consecutive threads of one warp, N
+// elements each.
 // Does not: know a row.
 #ifndef FLW_KERNELS_QUANTISE_CUH
 #define FLW_KERNELS_QUANTISE_CUH
@@ -9,7 +9,7 @@
 #include "common/quantise.h"
 #include "common/vector.cuh"
 
-// The scale of the group of this thread; all threads of a group call it.
+// Return the scale of this thread's group; called by all threads of a group.
 template <int N> __device__ inline float flw_quantise_scale_of(const float (&values)[N])
 {
     constexpr int threads = FLW_QUANTISE_GROUP / N;

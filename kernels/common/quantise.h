@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what makes fp8 rows of groups that share a scale: 128 elements, scale = max(largest |v|, 1e-10) /
- * 448, element = v / scale. quantise.cuh is the device's side.
- * Does not: touch memory.
- */
+ * Owns: the definition of fp8 rows with groups that share a scale: 128 elements, scale =
+ * max(largest |v|, 1e-10) / 448, element = v / scale. quantise.cuh is the device code.
+ * Does not: access memory. */
 #ifndef FLW_KERNELS_QUANTISE_H
 #define FLW_KERNELS_QUANTISE_H
 
@@ -15,7 +14,7 @@ enum {
 #define FLW_QUANTISE_LEAST 1e-10f
 #define FLW_QUANTISE_TOP   448.0f
 
-/* The scale of a group; a NaN does not count. */
+/* Return the scale of a group; a NaN does not count. */
 static inline float flw_quantise_scale(const float *values)
 {
     float largest = FLW_QUANTISE_LEAST;

@@ -162,7 +162,7 @@ void flw_refusal_optional_output(struct flw_refusal *refusal, const char *name, 
     flw_refusal_output(refusal, name, pointer, pointer != NULL ? bytes : 0, align_bytes);
 }
 
-/* May these two, which overlap, be the same memory? */
+/* True if these two overlapping extents may be the same memory. */
 static bool may_share(const struct flw_extent *a, const struct flw_extent *b)
 {
     const struct flw_extent *output = a->is_output ? a : b, *input = a->is_output ? b : a;

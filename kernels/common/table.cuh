@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owns: the device's side of table.h: one block that gives each row's length and their sums, and blocks
-// that write rows, fill included.
-// Does not: know what a row holds.
+// Owns: the device code of table.h: one block that computes each row's length and their sums, and
+// blocks that write rows, including fill.
+// Does not: know the contents of a row.
 //
-// A launch is 1 + rows * blocks_per_row blocks of FLW_TABLE_THREADS. No block waits for another: each
-// finds the lengths that it needs from the inputs.
+// A launch is 1 + rows * blocks_per_row blocks of FLW_TABLE_THREADS. No block waits for another:
+// each computes the lengths that it needs from the inputs.
 #ifndef FLW_KERNELS_TABLE_CUH
 #define FLW_KERNELS_TABLE_CUH
 
@@ -14,7 +14,7 @@
 
 using flw_table_pack = flw_pack<int32_t, FLW_TABLE_PACK>;
 
-// Every thread of one block calls it; length_of(row, &bits) is a row's length.
+// Called by every thread of one block; length_of(row, &bits) returns a row's length.
 template <typename LengthOf>
 __device__ inline void flw_table_write_lengths(const flw_table_lengths &out, int64_t rows,
                                                LengthOf length_of)
@@ -64,9 +64,10 @@ __device__ inline void flw_table_write_lengths(const flw_table_lengths &out, int
     flw_raise_flags(out.flags, bits);
 }
 
-// The row and the part of it that this block writes: the parts of a row take turns, pack by pack.
+// The row and the part of it that this block writes: the parts of a row are interleaved, pack by
+// pack.
 struct flw_table_part {
-    uint32_t row, first, step; // columns: a thread's first pack, and how far its next is
+    uint32_t row, first, step; // columns: a thread's first pack, and the distance to the next
 };
 
 __device__ inline flw_table_part flw_table_part_of(uint32_t block, uint32_t blocks_per_row)
@@ -76,8 +77,8 @@ __device__ inline flw_table_part flw_table_part_of(uint32_t block, uint32_t bloc
             blocks_per_row * FLW_TABLE_THREADS * FLW_TABLE_PACK};
 }
 
-// Write the part's columns below `end`; pack_of(i) is what columns i to i + 3 hold, and is not asked for
-// a pack of which none is written. is_vector: `to` begins at 16 bytes.
+// Write the part's columns below `end`; pack_of(i) returns columns i to i + 3, and is not called
+// for a pack without any. is_vector: `to` begins at a multiple of 16 bytes.
 template <typename PackOf>
 __device__ inline void flw_table_write_row(int32_t *to, const flw_table_part &part, uint32_t end,
                                            bool is_vector, PackOf pack_of)
@@ -97,7 +98,8 @@ __device__ inline void flw_table_write_row(int32_t *to, const flw_table_part &pa
     }
 }
 
-// `count` elements (0 to 4) of a row from i on; is_vector: row begins at 16 bytes, i is a multiple of 4.
+// Return `count` elements (0 to 4) of a row from i on; is_vector: row begins at a multiple of 16
+// bytes, i is a multiple of 4.
 __device__ inline flw_table_pack flw_table_read(const int32_t *from, int64_t count, bool is_vector)
 {
     flw_table_pack pack = {};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what tables with rows of several lengths have in common, as kernels and twins are given it: the
- * outputs that say how long each row is.
- * Does not: know what a row holds. table_call.h checks, table_twin.h defines, table.cuh computes.
- */
+ * Owns: the common arguments of tables with rows of several lengths, for kernels and twins: the
+ * outputs with the length of each row.
+ * Does not: know the contents of a row. table_call.h checks, table_twin.h defines, table.cuh
+ * computes. */
 #ifndef FLW_KERNELS_TABLE_H
 #define FLW_KERNELS_TABLE_H
 
@@ -18,7 +18,7 @@ enum {
 /* Each may be NULL: not wanted. */
 struct flw_table_lengths {
     int32_t *lengths;    /* out [rows] */
-    int32_t *cu;         /* out [rows + 1], from 0, each row's length above the one before */
+    int32_t *cu;         /* out [rows + 1], the sums of the lengths, from 0 */
     int32_t *max_length; /* out [1], the largest of all rows, 0 if there are none */
     int32_t *flags;      /* in/out [1] */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/table_call.h"
 
-#define BLOCKS_WANTED 8192 /* some eight waves of the largest device */
+#define BLOCKS_WANTED 8192 /* about eight waves of the largest device */
 
 void flw_table_check(struct flw_refusal *refusal, struct flw_table *table)
 {

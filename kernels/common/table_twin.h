@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the definition of a table's lengths (table.h), for twins: each row's, their sums, the largest.
- * Does not: know what a row holds.
+ * Owns: the definition of a table's lengths (table.h), for twins: each row's, their sums, the
+ * largest.
+ * Does not: know the contents of a row.
  *
- * A twin begins, adds the rows in order, and ends.
- */
+ * A twin begins, adds the rows in order, and ends. */
 #ifndef FLW_KERNELS_TABLE_TWIN_H
 #define FLW_KERNELS_TABLE_TWIN_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/twin.h"
 
-/* Found once: the simulated driver is one shared object of the process, whatever opened it.
- * Synchronization: written before the twins are registered, under the driver's own lock thereafter. */
+/* Looked up once: the simulated driver is one shared object of the process, however opened.
+ * Synchronization: written before the twins are registered, under the driver's own lock
+ * thereafter. */
 static flw_sim_load_function load_accessor;
 static flw_sim_store_function store_accessor;
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how a C twin touches device memory: element by element, through the simulated device's
- * accessors, so that a byte that was never written is reported with kernel, argument and offset.
+ * Owns: a C twin's access to device memory: element by element, through the simulated device's
+ * accessors, so that reads of unwritten bytes are reported with kernel, argument and offset.
  * Does not: know a kernel.
  *
- * A twin is the definition of its kernel: one thread, written to be read, ascending order. It never
- * follows a device pointer; `name` is the argument's in reports.
- */
+ * A twin is the definition of the kernel: one thread, written to be read, in ascending order. It
+ * never dereferences a device pointer; `name` is the argument's in reports. */
 #ifndef FLW_KERNELS_TWIN_H
 #define FLW_KERNELS_TWIN_H
 
@@ -25,7 +24,7 @@ struct flw_twin {
     flw_sim_store_function store;
 };
 
-/* Look the accessors up in the pool's driver, once a process: there is one simulated driver in it.
+/* Look the accessors up in the pool's driver, once per process, which has one simulated driver.
  * False: the driver is not the simulated one. */
 bool flw_twin_find_accessors(fallow_pool *pool);
 void flw_twin_begin(struct flw_twin *twin, flw_sim_launch *launch);
@@ -34,7 +33,7 @@ void flw_twin_begin(struct flw_twin *twin, flw_sim_launch *launch);
 FLW_KERNEL_LIST(X)
 #undef X
 
-/* ---- stretches of bytes */
+/* ---- ranges of bytes */
 
 static inline void flw_load(struct flw_twin *twin, const char *name, const void *base,
                             int64_t byte_offset, void *to, size_t bytes)
@@ -64,7 +63,7 @@ static inline void flw_store_i32(struct flw_twin *twin, const char *name, int32_
     flw_store(twin, name, base, i * 4, &value, sizeof value);
 }
 
-/* The value of an optional scalar on the device. */
+/* Load an optional scalar on the device. */
 static inline int32_t flw_load_scalar(struct flw_twin *twin, const char *name, const int32_t *base,
                                       int32_t absent)
 {
@@ -103,7 +102,7 @@ static inline float flw_load_float(struct flw_twin *twin, const char *name, cons
     return flw_number_widen(raw, dtype);
 }
 
-/* Rounded to nearest, ties to even; E4M3 saturates. */
+/* Round to nearest, ties to even; E4M3 saturates. */
 static inline void flw_store_float(struct flw_twin *twin, const char *name, void *base, int64_t i,
                                    fallow_dtype dtype, float value)
 {
@@ -113,7 +112,7 @@ static inline void flw_store_float(struct flw_twin *twin, const char *name, void
     flw_store(twin, name, base, i * (int64_t)bytes, raw, bytes);
 }
 
-/* OR bits into an optional flags word; nothing is touched where there is nothing to say. */
+/* OR bits into an optional flags word; nothing is accessed without bits. */
 static inline void flw_raise_flags(struct flw_twin *twin, int32_t *flags, int32_t bits)
 {
     if (flags != NULL && bits != 0) {

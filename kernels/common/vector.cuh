@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owns: 16 bytes at a time: packs of elements, loads and stores of them, and the widths that the host
-// found to be possible (flw_is_vector_row in library.h).
-// Does not: know a row's meaning.
+// Owns: moving 16 bytes at a time: packs of elements, their loads and stores, and the widths that
+// the host found to be possible (flw_is_vector_row in library.h).
+// Does not: know the meaning of a row.
 #ifndef FLW_KERNELS_VECTOR_CUH
 #define FLW_KERNELS_VECTOR_CUH
 
@@ -14,7 +14,7 @@ template <typename T, int N> struct alignas(sizeof(T) * N) flw_pack {
     T at[N];
 };
 
-// Through the read-only path: the bytes are not written during the kernel, by anyone.
+// Load through the read-only path: no thread writes the bytes during the kernel.
 template <typename T, int N> __device__ inline flw_pack<T, N> flw_read_once(const T *from)
 {
     flw_pack<T, N> pack;
@@ -27,7 +27,7 @@ template <typename T, int N> __device__ inline flw_pack<T, N> flw_read_once(cons
     return pack;
 }
 
-// A plain load: the bytes may lie where this thread writes later.
+// A plain load: this thread may write the bytes later.
 template <typename T, int N> __device__ inline flw_pack<T, N> flw_read(const T *from)
 {
     return *reinterpret_cast<const flw_pack<T, N> *>(from);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of poison: what they accept, what they need, the launch.
+ * Owns: the public calls of poison: checks, needs, the launch.
  * Does not: fill; poison_twin.c is the definition, poison.cu the kernel.
  */
 #include "debug/poison.h"
@@ -49,7 +49,7 @@ fallow_status fallow_debug_poison(fallow_kernels *kernels, const fallow_poison_p
     }
     struct flw_poison_args args = {
         .memory = params.memory, .bytes = params.bytes, .pattern = params.pattern * 0x01010101u};
-    /* Sixteens of the address space that hold the first byte, the last one and all between. */
+    /* Aligned units of 16 bytes from the first byte's to the last byte's. */
     int64_t before = (int64_t)((uintptr_t)params.memory % 16);
     int64_t packs = params.bytes == 0 ? 0 : flw_grid_blocks(before + params.bytes, 16);
     struct flw_grid grid = {.blocks_x = flw_grid_blocks(packs, FLW_POISON_THREADS),

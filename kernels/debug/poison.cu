@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// poison: every byte is the pattern; its definition is poison_twin.c.
+// poison: every byte is the pattern; poison_twin.c is the definition.
 //
 // Bytes     `bytes` written: bandwidth.
-// Shape     a thread has one aligned sixteen of the address space, whatever the memory's own alignment;
-//           the first and the last may lie in it in part, and are written byte by byte.
+// Shape     a thread has one aligned unit of 16 bytes, whatever the memory's own alignment; the first and the
+//           last unit may be only partly in the memory, and are written byte by byte.
 #include "common/device.cuh"
 #include "debug/poison.h"
 

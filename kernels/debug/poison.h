@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel poison and its twin are given.
+ * Owns: the arguments of the kernel poison and the twin.
  */
 #ifndef FLW_KERNELS_POISON_H
 #define FLW_KERNELS_POISON_H

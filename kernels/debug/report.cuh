@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owns: adding what the threads of a warp found to a report.
-// Does not: look.
+// Owns: adding the findings of a warp's threads to a report.
+// Does not: search.
 #ifndef FLW_KERNELS_REPORT_CUH
 #define FLW_KERNELS_REPORT_CUH
 
 #include "common/device.cuh"
 #include "fallow/debug_kernels.h"
 
-// What a thread found: how many, and the byte offset of the first.
+// A thread's findings: the count, and the byte offset of the first.
 struct flw_finding {
     uint32_t count = 0;
     unsigned long long first = ~0ull;
@@ -20,8 +20,8 @@ struct flw_finding {
     }
 };
 
-// By all threads of a warp. One atomic addition a warp that found something; the first is the least,
-// whatever the order, so that the report does not depend on the schedule.
+// Add a warp's findings; called by all the threads. One atomic addition per warp with findings; the
+// first is the least, in any order, so that the report does not depend on the schedule.
 __device__ inline void flw_report(uint64_t *count, uint64_t *first, const flw_finding &finding)
 {
     const unsigned long long sum = __reduce_add_sync(FLW_ALL_LANES, finding.count);

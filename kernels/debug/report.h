@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: adding what a twin found to a report.
- * Does not: look.
- */
+ * Owns: adding the findings of a twin to a report.
+ * Does not: search. */
 #ifndef FLW_KERNELS_REPORT_H
 #define FLW_KERNELS_REPORT_H
 
 #include "common/twin.h"
 
-/* A pair of a report: how many, and 1 + the byte offset of the first. */
+/* A pair of a report: the count, and 1 + the byte offset of the first. */
 struct flw_finding {
     uint64_t count, first;
 };
@@ -19,7 +18,7 @@ static inline void flw_finding_add(struct flw_finding *finding, int64_t offset)
     finding->count++;
 }
 
-/* Add to the pair that begins at `count` in a report, and keep the lesser first. */
+/* Add to the pair that begins at `count` in a report, and keep the smaller first. */
 static inline void flw_report(struct flw_twin *twin, uint64_t *count,
                               const struct flw_finding *finding)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of validate: what they accept, what they need, the launch.
- * Does not: look; validate_twin.c is the definition, validate.cu the kernel.
- */
+ * Owns: the public calls of validate: checks, needs, the launch.
+ * Does not: search; validate_twin.c is the definition, validate.cu the kernel. */
 #include "debug/validate.h"
 
 #include "common/library.h"
@@ -10,7 +9,7 @@
 
 #define ALL_TYPES ((2u << FALLOW_E4M3) - 1)
 
-/* Shapes and types; zeros get their defaults. The bytes of data. */
+/* Check shapes and types; replace zeros by defaults. Return the bytes of data. */
 static uint64_t check_shape(struct flw_refusal *refusal, fallow_validate_params *params)
 {
     params->pattern = params->pattern == 0 ? 0xff : params->pattern;
@@ -45,7 +44,7 @@ fallow_status fallow_debug_validate_query(const fallow_validate_params *caller,
     return flw_refusal_give_need(&refusal, out_need, &need);
 }
 
-/* What is NaN: more than infinity, the sign left out. */
+/* Describe NaN: more than infinity, without the sign. */
 static void describe_nan(struct flw_validate_args *args, fallow_dtype dtype)
 {
     static const struct {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// validate: what is all pattern, what is NaN, or what of a guard is not the pattern; its definition is
-// validate_twin.c.
+// validate: counts elements of only the pattern and NaNs, or guard elements that differ from the
+// pattern; validate_twin.c is the definition.
 //
 // Bytes     rows width elements read: bandwidth.
-// Shape     a thread looks at 16 bytes where the data allow it; rows that lie side by side are one
-//           stretch. A warp adds up what its threads found, and touches the report only then.
+// Shape     a thread checks 16 bytes if the data is aligned; adjacent rows are one stretch. A warp adds up the
+//           findings of the threads, and accesses the report only then.
 #include "common/vector.cuh"
 #include "debug/report.cuh"
 #include "debug/validate.h"
@@ -40,9 +40,7 @@ template <typename T, int N> __device__ void run(const flw_validate_args &args)
     const uint32_t block = blockIdx.x - stretch * args.blocks_per_stretch;
     const int64_t wanted = args.valid_rows == nullptr ? args.rows : *args.valid_rows;
     const int64_t valid = flw_clamp(wanted, 0, args.rows);
-    const int64_t end = args.is_flat      ? valid * args.width
-                        : stretch < valid ? args.stretch
-                                          : 0;
+    const int64_t end = args.is_flat ? valid * args.width : stretch < valid ? args.stretch : 0;
     const int64_t i = (static_cast<int64_t>(block) * blockDim.x + threadIdx.x) * N;
     const uint64_t offset = (stretch * args.stride + i) * sizeof(T);
     const T *from = static_cast<const T *>(args.data) + stretch * args.stride + i;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel validate and its twin are given.
+ * Owns: the arguments of the kernel validate and the twin.
  */
 #ifndef FLW_KERNELS_VALIDATE_H
 #define FLW_KERNELS_VALIDATE_H
@@ -13,16 +13,16 @@ enum {
     FLW_VALIDATE_THREADS = 256
 };
 
-/* Rows that lie side by side are one stretch: `is_flat`; else a stretch is a row. An element is looked
- * at as an unsigned number of its size. */
+/* Adjacent rows are one stretch: `is_flat`; otherwise a stretch is a row. An element is read as an
+ * unsigned number of the size. */
 struct flw_validate_args {
     const void *data;
     const int32_t *valid_rows;      /* [1] or NULL */
     fallow_validate_report *report; /* [1] */
     uint64_t pattern;               /* in every byte of an element; zeros above */
-    uint64_t nan_mask, nan_above; /* NaN: (element & nan_mask) > nan_above; a mask of 0: has none */
+    uint64_t nan_mask, nan_above;   /* NaN: (element & nan_mask) > nan_above; a mask of 0: no NaN */
     int64_t rows, width;
-    int64_t stride, stretch; /* elements: from a stretch to the next, and of one */
+    int64_t stride, stretch; /* elements: from one stretch to the next, and of one */
     uint32_t element_bytes;  /* 1, 2, 4, 8 */
     uint32_t blocks_per_stretch;
     int32_t is_flat, is_vector, is_guard;

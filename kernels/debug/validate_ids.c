@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of validate_ids: what they accept, what they need, the launch.
- * Does not: look; validate_ids_twin.c is the definition, validate_ids.cu the kernel.
- */
+ * Owns: the public calls of validate_ids: checks, needs, the launch.
+ * Does not: search; validate_ids_twin.c is the definition, validate_ids.cu the kernel. */
 #include "debug/validate_ids.h"
 
 #include "common/library.h"
 #include "common/refusal.h"
 
-/* Shapes; zeros get their defaults. The bytes of ids. */
+/* Check shapes; replace zeros by defaults. Return the bytes of ids. */
 static uint64_t check_shape(struct flw_refusal *refusal, fallow_validate_ids_params *params)
 {
     params->stride = params->stride == 0 ? params->top_k : params->stride;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// validate_ids: ids out of range, and ids that their row has already; its definition is
-// validate_ids_twin.c.
+// validate_ids: ids out of range, and ids that repeat an earlier one of their row;
+// validate_ids_twin.c is the definition.
 //
-// Bytes     4 rows top_k read: latency; a row's earlier ids come from the first level cache.
-// Shape     a thread an id, which compares it with those before it in its row: top_k is small.
+// Bytes     4 rows top_k read: latency; a row's earlier ids are in the first level cache.
+// Shape     one thread per id, which compares it with those before it in the row: top_k is small.
 #include "debug/report.cuh"
 #include "debug/validate_ids.h"
 

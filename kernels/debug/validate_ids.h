@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel validate_ids and its twin are given.
+ * Owns: the arguments of the kernel validate_ids and the twin.
  */
 #ifndef FLW_KERNELS_VALIDATE_IDS_H
 #define FLW_KERNELS_VALIDATE_IDS_H

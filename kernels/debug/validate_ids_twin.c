@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of validate_ids: ids out of range, and ids that their row has already.
- */
+ * The definition of validate_ids: ids out of range, and ids that repeat an earlier one of their
+ * row. */
 #include "debug/report.h"
 
 void flw_twin_validate_ids(struct flw_twin *twin, const struct flw_validate_ids_args *args)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of validate: what is all pattern, what is NaN, or what of a guard is not the pattern.
- */
+ * The definition of validate: elements of only the pattern and NaNs, or guard elements that differ
+ * from the pattern. */
 #include "debug/report.h"
 
 static void look(const struct flw_validate_args *args, uint64_t element, int64_t offset,

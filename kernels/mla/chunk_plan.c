@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of chunk_plan: what they accept, what they need, the launch; the count of
- * chunks on the host.
- * Does not: compute tables; chunk_plan_twin.c is the definition, chunk_plan.cu the kernel.
- */
+ * Owns: the public calls of chunk_plan: checks, needs, the launch; the count of chunks on the
+ * host.
+ * Does not: compute tables; chunk_plan_twin.c is the definition, chunk_plan.cu the kernel. */
 #include "mla/chunk_plan.h"
 
 #include "common/library.h"
@@ -12,7 +11,7 @@
 
 #define MOST_TOKENS (1 << 28)
 
-/* Shapes; zeros get their defaults. */
+/* Check shapes; replace zeros by defaults. */
 static void check_shape(struct flw_refusal *refusal, fallow_chunk_plan_params *params)
 {
     params->dcp_size = params->dcp_size == 0 ? 1 : params->dcp_size;
@@ -192,7 +191,8 @@ static void count_packed(const fallow_chunk_plan_params *params, const int32_t *
         if (left <= 0) {
             continue;
         }
-        if (left > room) { /* the open chunk, if any, ends with what fits of this request */
+        if (left > room) { /* the open chunk, if any, ends with the part of this request that
+                               fits */
             int64_t take = room / page * page;
             if (count->chunks > 0) {
                 see_chunk(count, params->workspace_tokens - room + take);
@@ -200,7 +200,7 @@ static void count_packed(const fallow_chunk_plan_params *params, const int32_t *
             left -= take;
             count->chunks++;
             room = params->workspace_tokens;
-            if (left > room) { /* it fills chunks by itself */
+            if (left > room) { /* it fills whole chunks */
                 int64_t filled = (left - room + whole - 1) / whole;
                 see_chunk(count, whole);
                 count->chunks += filled;

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// chunk_plan: contexts cut to chunks of at most W tokens; its definition is chunk_plan_twin.c.
+// chunk_plan: contexts cut into chunks of at most W tokens; chunk_plan_twin.c is the definition.
 //
-// Bytes     4 batch read; 4 (3 batch + 1) written a chunk, and 4 token_capacity where the map is wanted:
-//           latency, but for the map.
-// Shape     a block owns one chunk, and with blockIdx.y above 0 only a segment of its map. Blocks do not
-//           talk: each reads all contexts and finds its own chunk.
+// Bytes     4 batch read; 4 (3 batch + 1) written per chunk, and 4 token_capacity if the map is wanted:
+//           latency, except for the map.
+// Shape     a block owns one chunk, and with blockIdx.y above 0 only a segment of the map. Blocks do not
+//           communicate: each reads all contexts and finds its own chunk.
 //           Uniform: count and longest by a reduction, then the sums of this chunk's lengths.
-//           Packed: with C the sums of the contexts, a chunk is a stretch [begin, end) of all tokens in
+//           Packed: with C the sums of the contexts, a chunk is a range [begin, end) of all tokens in
 //           a row. From begin the next end follows by one search: if C[e] <= begin + W < C[e + 1], it is
-//           x + the room left after x, rounded down to pages, where x = max(C[e], begin). One warp goes
-//           from chunk to chunk, 32 places a step of the search.
-//           In both a request's part is the overlap of [sums[b], sums[b + 1]) with [begin, end).
-// Aliasing  none: the outputs lie apart from all that is read.
+//           x + the room left after x, rounded down to pages, with x = max(C[e], begin). One warp walks
+//           from chunk to chunk, 32 places per step of the search.
+//           In both modes a request's part is the overlap of [sums[b], sums[b + 1]) with [begin, end).
+// Aliasing  none: the outputs are separate from all inputs.
 #include "common/device.cuh"
 #include "mla/chunk_plan.h"
 
 namespace
 {
 
-constexpr int MAP_ITEMS = 4; // elements of the map that a thread finds together
+constexpr int MAP_ITEMS = 4; // elements of the map that a thread computes together
 
 // This block's chunk: tokens [begin, end) of `sums`; `start` of every request if uniform.
 struct chunk {
@@ -48,7 +48,7 @@ __device__ uniform find_uniform(const flw_chunk_plan_args &args, int64_t *shared
         longest = share > longest ? share : longest;
     }
     flw_block_exclusive_sum(counted, reinterpret_cast<int32_t *>(shared), &total);
-    __syncthreads(); // before `shared` is used again
+    __syncthreads();                          // before `shared` is used again
     longest = flw_block_max(longest, shared); // in thread 0
     if (threadIdx.x == 0) {
         shared[0] = longest;
@@ -65,7 +65,7 @@ __device__ uniform find_uniform(const flw_chunk_plan_args &args, int64_t *shared
     return plan;
 }
 
-// sums[b] = the sum of value(0) .. value(b - 1), for b <= batch. All threads call it.
+// sums[b] = the sum of value(0) .. value(b - 1), for b <= batch. Called by all threads.
 template <typename Value>
 __device__ void sum_up(const flw_chunk_plan_args &args, int64_t *sums, int64_t *shared, Value value)
 {
@@ -95,7 +95,7 @@ __device__ chunk cut_uniform(const flw_chunk_plan_args &args, const uniform &pla
     return {0, sums[args.batch], start};
 }
 
-// The last e with sums[e] <= limit, where sums[batch] > limit. A whole warp calls it.
+// Return the last e with sums[e] <= limit; sums[batch] > limit. Called by a whole warp.
 __device__ int32_t search(const int64_t *sums, int32_t batch, int64_t limit)
 {
     const int32_t lane = threadIdx.x % FLW_WARP;
@@ -112,7 +112,7 @@ __device__ int32_t search(const int64_t *sums, int32_t batch, int64_t limit)
     return low;
 }
 
-// Where the chunk that begins at `begin` ends.
+// Return the end of the chunk that begins at `begin`.
 __device__ int64_t end_of_chunk(const flw_chunk_plan_args &args, const int64_t *sums, int64_t begin)
 {
     const int64_t limit = begin + args.workspace_tokens;
@@ -125,7 +125,7 @@ __device__ int64_t end_of_chunk(const flw_chunk_plan_args &args, const int64_t *
     return from + room / args.page_size * args.page_size;
 }
 
-// The first warp goes from chunk to chunk; the others wait. *out_count: as far as it went.
+// The first warp walks from chunk to chunk; the others wait. *out_count: chunks walked.
 __device__ chunk cut_packed(const flw_chunk_plan_args &args, const int64_t *sums, int64_t *shared,
                             bool counts, int64_t *out_count)
 {
@@ -185,7 +185,7 @@ __device__ void write_tables(const flw_chunk_plan_args &args, const chunk &cut, 
     }
 }
 
-// The last b with sums[b] <= token, which is below sums[batch].
+// Return the last b with sums[b] <= token, which is below sums[batch].
 __device__ int32_t sequence_of(const int64_t *sums, int32_t batch, int64_t token)
 {
     int32_t low = 0, high = batch;
@@ -230,7 +230,7 @@ __device__ void write_map(const flw_chunk_plan_args &args, const chunk &cut, con
     }
 }
 
-// What is said once of the whole plan.
+// Write the values of the whole plan, once.
 __device__ void write_count(const flw_chunk_plan_args &args, int64_t count, bool is_impossible)
 {
     int32_t bits = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel chunk_plan and its twin are given, and a rank's share of a context.
- */
+ * Owns: the arguments of the kernel chunk_plan and the twin, and a rank's share of a context. */
 #ifndef FLW_KERNELS_CHUNK_PLAN_H
 #define FLW_KERNELS_CHUNK_PLAN_H
 
@@ -9,7 +8,7 @@
 
 enum {
     FLW_CHUNK_PLAN_THREADS = 512,
-    FLW_CHUNK_PLAN_BATCH = 4096,  /* the most requests; their sums lie in shared memory */
+    FLW_CHUNK_PLAN_BATCH = 4096,  /* most requests; their sums are in shared memory */
     FLW_CHUNK_PLAN_SEGMENT = 8192 /* elements of token_to_seq that a block fills */
 };
 
@@ -29,7 +28,7 @@ struct flw_chunk_plan_args {
     int32_t is_vector; /* rows of token_to_seq take 16 bytes at a time */
 };
 
-/* How many of the tokens 0 <= t < context have t / interleave % size == rank. */
+/* Return how many tokens 0 <= t < context have t / interleave % size == rank. */
 #ifdef __CUDACC__
 __device__
 #endif

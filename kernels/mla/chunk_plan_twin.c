@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of chunk_plan: contexts cut in uniform steps, or packed in order, to chunks of at most
- * W tokens; of each chunk where its parts start, how long they are, and the sums of that.
- */
+ * The definition of chunk_plan: contexts cut in uniform steps, or packed in order, into chunks of
+ * at most W tokens; for each chunk the starts, lengths and sums of the parts. */
 #include "common/twin.h"
 
-#define RUN 1024 /* elements of token_to_seq that are stored together */
+#define RUN 1024 /* elements of token_to_seq stored together */
 
 struct plan {
-    int32_t contexts[FLW_CHUNK_PLAN_BATCH]; /* what there is to cut: this rank's share */
-    int32_t starts[FLW_CHUNK_PLAN_BATCH], lengths[FLW_CHUNK_PLAN_BATCH]; /* of the chunk at hand */
+    int32_t contexts[FLW_CHUNK_PLAN_BATCH]; /* this rank's share of the contexts */
+    int32_t starts[FLW_CHUNK_PLAN_BATCH], lengths[FLW_CHUNK_PLAN_BATCH]; /* of the present chunk */
     int64_t chunk_count;
     int32_t step;     /* uniform: the length of a chunk */
     int32_t b, taken; /* packed: the next token is the taken-th of request b */
@@ -20,7 +19,8 @@ static int32_t round_down(int32_t value, int32_t to)
     return value / to * to;
 }
 
-/* The contexts, and of a uniform plan the length and count of chunks; flags. */
+/* Read the contexts and, for a uniform plan, compute the length and count of chunks;
+ * return flags. */
 static int32_t begin(struct flw_twin *twin, const struct flw_chunk_plan_args *args,
                      struct plan *plan)
 {
@@ -57,7 +57,7 @@ static void cut_uniform(const struct flw_chunk_plan_args *args, struct plan *pla
     }
 }
 
-/* Go past requests that have nothing left; is there one that has? */
+/* Skip requests without tokens left; return whether there is one with any. */
 static bool has_more(const struct flw_chunk_plan_args *args, struct plan *plan)
 {
     while (plan->b < args->batch && plan->taken == plan->contexts[plan->b]) {
@@ -87,7 +87,7 @@ static void cut_packed(const struct flw_chunk_plan_args *args, struct plan *plan
     }
 }
 
-/* token_to_seq of one chunk. */
+/* Store token_to_seq of one chunk. */
 static void store_map(struct flw_twin *twin, const struct flw_chunk_plan_args *args,
                       const struct plan *plan, int64_t row, int64_t total)
 {
@@ -106,7 +106,7 @@ static void store_map(struct flw_twin *twin, const struct flw_chunk_plan_args *a
     }
 }
 
-/* One row of every table; flags. */
+/* Store one row of every table; return flags. */
 static int32_t store_row(struct flw_twin *twin, const struct flw_chunk_plan_args *args,
                          const struct plan *plan, int64_t row)
 {

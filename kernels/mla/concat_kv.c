@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of concat_kv: what they accept, what they need, the launch.
+ * Owns: the public calls of concat_kv: checks, needs, the launch.
  * Does not: compute; concat_kv_twin.c is the definition, concat_kv.cu the kernel.
  */
 #include "mla/concat_kv.h"
@@ -18,7 +18,7 @@ struct buffers {
     uint64_t kv_bytes, rope_bytes, k_bytes, v_bytes;
 };
 
-/* Rows of `heads` heads of `width`: the strides get their defaults, the bytes are counted. */
+/* Check rows of `heads` heads of `width`: set default strides, return the bytes. */
 static uint64_t check_rows(struct flw_refusal *refusal, const fallow_concat_kv_params *params,
                            const char *name, int64_t width, int64_t *token_stride,
                            int64_t *head_stride)
@@ -43,7 +43,7 @@ static uint64_t check_rows(struct flw_refusal *refusal, const fallow_concat_kv_p
                             fallow_dtype_bytes(params->dtype));
 }
 
-/* Shapes and types; zeros get their defaults. */
+/* Check shapes and types; replace zeros by defaults. */
 static struct buffers check_shape(struct flw_refusal *refusal, fallow_concat_kv_params *params)
 {
     struct buffers buffers = {0};
@@ -110,7 +110,7 @@ fallow_status fallow_mla_concat_kv_query(const fallow_concat_kv_params *caller,
     return flw_refusal_give_need(&refusal, out_need, &need);
 }
 
-/* Can heads and their parts be moved 16 bytes at a time? */
+/* True if heads and their parts can be moved 16 bytes at a time. */
 static bool is_vector_of(const fallow_concat_kv_params *params, size_t each)
 {
     bool has_v = params->v_columns != 0;

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// concat_kv: k[t, h] = kv[t, h] up to nope, then rope[t]; v[t, h] = kv[t, h] from nope on, then 0; its
-// definition is concat_kv_twin.c.
+// concat_kv: k[t, h] = kv[t, h] up to nope, then rope[t]; v[t, h] = kv[t, h] from nope on, then 0;
+// concat_kv_twin.c is the definition.
 //
-// Bytes     a token and head of 128 + 64 BF16: 256 read, 384 written; with v of 192 columns 512 read,
-//           768 written. A token: 128 of rope. Bandwidth, nothing is read twice but rope, once a block.
-// Shape     a block lies in one token and takes some of its heads. A thread owns a column of 16 bytes
-//           of a head's k and v together and goes through the heads, so that what the column is
-//           (copied, rope, or zero) is found once, and rope and zeros stay in a register.
-// Aliasing  none: a row of k is longer than what it comes from.
+// Bytes     per token and head of 128 + 64 BF16: 256 read, 384 written; with v of 192 columns 512 read,
+//           768 written. Per token: 128 of rope. Bandwidth, nothing is read twice except rope, once per block.
+// Shape     a block is in one token and takes some of the heads. A thread owns a column of 16 bytes of a
+//           head's k and v together and loops over the heads, so that the kind of the column (copied, rope, or
+//           zero) is determined once, and rope and zeros stay in a register.
+// Aliasing  none: a row of k is longer than the source.
 #include "common/vector.cuh"
 #include "mla/concat_kv.h"
 
 namespace
 {
 
-// A column of all heads of a token: where it goes, and where it comes from.
+// A column of all heads of a token: the destination and source.
 template <typename U> struct column {
     char *to;
-    const char *from; // nullptr: it is `same` for all heads
+    const char *from; // nullptr: equal for all heads
     int64_t to_head;
     U same;
 };
@@ -49,7 +49,8 @@ __device__ column<U> find_column(const flw_concat_kv_args &args, int64_t token, 
     return found;
 }
 
-// The column's heads `head`, `head + heads_at_once`, ...: all read before the first is written.
+// Move the column's heads `head`, `head + heads_at_once`, ...: all read before the first is
+// written.
 template <typename U>
 __device__ void move_heads(const flw_concat_kv_args &args, const column<U> &column, int32_t head,
                            int32_t heads_at_once)
@@ -91,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(FLW_CONCAT_THREADS)
 {
     const int32_t count = flw_scalar(args.token_count, args.tokens);
     if (static_cast<int64_t>(blockIdx.x) >= count) {
-        return; // the whole block does
+        return; // the whole block returns
     }
     if (args.unit_bytes == 16) {
         run<uint4>(args);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel concat_kv and its twin are given.
+ * Owns: the arguments of the kernel concat_kv and the twin.
  */
 #ifndef FLW_KERNELS_CONCAT_KV_H
 #define FLW_KERNELS_CONCAT_KV_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of flashmla_schedule: what they accept, what they need, the launch.
+ * Owns: the public calls of flashmla_schedule: checks, needs, the launch.
  * Does not: compute; flashmla_schedule_twin.c is the definition, flashmla_schedule.cu the kernel.
  */
 #include "mla/flashmla_schedule.h"
@@ -27,7 +27,7 @@ int32_t fallow_mla_flashmla_parts(int32_t multiprocessors, int32_t heads_k, int3
     return parts < 1 ? 1 : (int32_t)parts;
 }
 
-/* Shapes; zeros get their defaults. */
+/* Check shapes; replace zeros by defaults. */
 static void check_shape(struct flw_refusal *refusal, fallow_flashmla_schedule_params *params)
 {
     params->block_size = params->block_size == 0 ? BLOCK_SIZE : params->block_size;

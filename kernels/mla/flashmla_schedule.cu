@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// flashmla_schedule: parts walk through the blocks of all requests, each spending the same payload; its
-// definition is flashmla_schedule_twin.c.
+// flashmla_schedule: parts process the blocks of all requests, each with the same budget;
+// flashmla_schedule_twin.c is the definition.
 //
 // Bytes     4 batch read (twice), 32 parts + 4 (batch + 1) written: latency, never bandwidth.
-// Shape     Lay the requests on a line, nb[i] blocks and then the overhead o of each; request i ends at
+// Shape     Put the requests on a line, nb[i] blocks and then the overhead o of each; request i ends at
 //           P[i + 1] = sum over j <= i of (nb[j] + o). A part that begins at position x finishes every request
-//           with P[i + 1] <= x + payload. If another one is left it stops at max(x', x + payload - o),
-//           x' being where that one begins: what is beyond is the overhead of its own split. Up to o of
-//           each payload is lost at a request's end and o more is paid in its middle, so a part's
-//           begin follows from the one before and not from a sum: the walk over parts is serial.
-//           Over requests it is not: the block makes P in shared memory, 1,024 requests a step, and one warp
-//           holds 32 ends at a time and asks which of them the part reaches. Rows are written by all
-//           threads at the end.
+//           with P[i + 1] <= x + payload. If another one is left, the part stops at max(x', x + payload - o),
+//           x' being the begin of that request: the rest is the overhead of its own split. Up to o of each
+//           payload is lost at a request's end and o more is paid in the middle, so a part's begin depends on
+//           the previous part and is no sum: the walk over parts is serial.
+//           The walk over requests is not: the block computes P in shared memory, 1,024 requests a step, and
+//           one warp holds 32 ends at a time and finds how many of them the part reaches. All threads write
+//           the rows at the end.
 // Aliasing  none: lengths is read again after num_splits is written.
 #include "mla/flashmla_schedule.h"
 
@@ -21,14 +21,14 @@
 namespace
 {
 
-// Where a part begins: `block` blocks of `request` are taken, by `split` parts.
+// The begin of a part: `block` blocks of `request` are taken, by `split` parts.
 struct mark {
     int32_t request, block, split;
 };
 
-// What the walking warp knows, the same in every lane.
+// State of the walking warp, equal in every lane.
 struct walk {
-    int64_t limit; // where the payload of the part that walks now ends
+    int64_t limit; // end of the present part's payload
     int32_t request, part;
     int32_t split, split_sum; // of this request, of the finished ones
 };
@@ -40,7 +40,7 @@ __device__ int32_t load_length(const flw_flashmla_schedule_args &args, int32_t i
     return length < 0 ? 0 : length;
 }
 
-// Blocks and overhead of request i, 0 if it is none.
+// Return blocks and overhead of request i, 0 for an invalid i.
 __device__ int64_t load_cost(const flw_flashmla_schedule_args &args, int32_t i, int32_t valid,
                              int32_t *bits)
 {
@@ -52,9 +52,9 @@ __device__ int64_t load_cost(const flw_flashmla_schedule_args &args, int32_t i, 
            args.overhead;
 }
 
-// Walk through requests [begin, end), whose ends are ends[i + 1 - begin]; the part that is at work when
-// they are used up stays at work. Called by one whole warp. A lane holds the end of one of 32 requests;
-// from one part to the next go a vote, a count, a shuffle and a maximum, and no load.
+// Walk over requests [begin, end), with ends ends[i + 1 - begin]; the present part continues after
+// the last. Called by one whole warp. A lane has the end of one of 32 requests; a step to the next
+// part takes a vote, a count, a shuffle and a maximum, and no load.
 __device__ void walk_step(const flw_flashmla_schedule_args &args, const int64_t *ends,
                           int32_t begin, int32_t end, int64_t payload, mark *marks, walk *at)
 {
@@ -68,7 +68,7 @@ __device__ void walk_step(const flw_flashmla_schedule_args &args, const int64_t 
         while (finished < width) {
             const int32_t reached = __popc(__ballot_sync(FLW_ALL_LANES, own <= at->limit));
             const int64_t ended = __shfl_sync(FLW_ALL_LANES, own, (reached - 1) & (FLW_WARP - 1));
-            const int64_t begun = reached == 0 ? base : ended; // where the next request begins
+            const int64_t begun = reached == 0 ? base : ended; // begin of the next request
             if (reached > finished) {
                 if (lane >= finished && lane < reached) {
                     args.num_splits[next] = at->split_sum + at->split + 1 + lane - finished;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel flashmla_schedule and its twin are given.
+ * Owns: the arguments of the kernel flashmla_schedule and the twin.
  */
 #ifndef FLW_KERNELS_FLASHMLA_SCHEDULE_H
 #define FLW_KERNELS_FLASHMLA_SCHEDULE_H
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 enum {
-    FLW_FLASHMLA_SCHEDULE_THREADS = 1024, /* and requests of a step */
+    FLW_FLASHMLA_SCHEDULE_THREADS = 1024, /* and requests per step */
     FLW_FLASHMLA_SCHEDULE_PARTS = 1024,   /* at most */
     FLW_FLASHMLA_SCHEDULE_ROW = 8         /* words of a part's row */
 };

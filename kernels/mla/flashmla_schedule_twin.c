@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of flashmla_schedule: parts walk through the requests one after the other, each spending
- * the same payload of blocks, with a fixed overhead for every split.
- */
+ * The definition of flashmla_schedule: parts process the requests in order, each with the same
+ * budget of blocks and a fixed overhead for every split. */
 #include "common/twin.h"
 
-/* Where the walk stands: `block` blocks of `request` are taken, by `split` parts. */
+/* Position of the walk: `block` blocks of `request` are taken, by `split` parts. */
 struct walk {
     int64_t request, block, split;
     int64_t split_sum; /* of the finished requests */
@@ -19,13 +18,13 @@ static int64_t load_length(struct flw_twin *twin, const struct flw_flashmla_sche
     return length < 0 ? 0 : length;
 }
 
-/* An empty request counts one block. */
+/* An empty request counts as one block. */
 static int64_t count_blocks(int64_t length, int64_t block_size)
 {
     return (length > 1 ? length - 1 : 0) / block_size + 1;
 }
 
-/* One part's walk. */
+/* Process one part. */
 static void spend(struct flw_twin *twin, const struct flw_flashmla_schedule_args *args,
                   int64_t valid, int64_t payload, struct walk *at)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of gather_kv: what they accept, what they need, the launch.
+ * Owns: the public calls of gather_kv: checks, needs, the launch.
  * Does not: compute; gather_kv_twin.c is the definition, gather_kv.cu the kernel.
  */
 #include "mla/gather_kv.h"
@@ -11,11 +11,11 @@
 
 #define LONGEST_STRIDE ((int64_t)1 << 40)
 
-/* What a format fixes; 0: the caller's. */
+/* Values fixed by a format; 0: the caller's. */
 struct format {
     int32_t width, row_bytes; /* of a token in the cache */
     uint32_t dtypes;          /* of dst */
-    size_t align_bytes;       /* of the cache and its strides */
+    size_t align_bytes;       /* of the cache and the strides */
 };
 
 static const struct format formats[] = {
@@ -33,14 +33,14 @@ static const struct format formats[] = {
 
 struct buffers {
     size_t each;       /* bytes of an element of dst */
-    size_t cache_each; /* of one of the cache */
+    size_t cache_each; /* bytes of an element of the cache */
     size_t cache_align;
-    int64_t row_bytes;   /* of a token in the cache, its scale included */
+    int64_t row_bytes;   /* of a token in the cache, including the scale */
     int64_t block_width; /* elements of a block of the cache */
     uint64_t cache_bytes, table_bytes, dst_bytes, scale_bytes;
 };
 
-/* The part of check_shape that is about the cache. */
+/* The part of check_shape about the cache. */
 static void check_cache(struct flw_refusal *refusal, fallow_gather_kv_params *params,
                         const struct format *format, struct buffers *buffers)
 {
@@ -74,7 +74,7 @@ static void check_cache(struct flw_refusal *refusal, fallow_gather_kv_params *pa
     }
 }
 
-/* Shapes and types; zeros get their defaults. */
+/* Check shapes and types; replace zeros by defaults. */
 static struct buffers check_shape(struct flw_refusal *refusal, fallow_gather_kv_params *params)
 {
     struct buffers buffers = {0};
@@ -132,14 +132,14 @@ fallow_status fallow_mla_gather_kv_query(const fallow_gather_kv_params *caller,
     return flw_refusal_give_need(&refusal, out_need, &need);
 }
 
-/* Can a thread write 16 bytes of dst at once? */
+/* True if a thread can write 16 bytes of dst at once. */
 static bool is_vector_of(const fallow_gather_kv_params *params, const struct buffers *buffers)
 {
-    /* An e4m3 of 8 bytes becomes 16. */
+    /* 8 bytes of e4m3 become 16. */
     size_t read_align = params->format == FALLOW_KV_E4M3 ? 8 : 16;
     size_t token = (size_t)params->token_stride * buffers->cache_each;
     size_t block = (size_t)params->block_stride * buffers->cache_each;
-    return params->format == FALLOW_KV_FLASHMLA || /* its alignment is refused otherwise */
+    return params->format == FALLOW_KV_FLASHMLA || /* other alignments are refused */
            (flw_is_vector_row(params->dst, params->dst_stride, params->width, buffers->each) &&
             (uintptr_t)params->cache % read_align == 0 && token % read_align == 0 &&
             block % read_align == 0);

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // gather_kv: dst[t] = cache[block_table[b, position / p], position % p], position = starts[b] + t -
-// cu_seqlens[b]; its definition is gather_kv_twin.c.
+// cu_seqlens[b]; gather_kv_twin.c is the definition.
 //
-// Bytes     a token: 1,152 read and 1,152 written of 576 BF16; 576 or 656 read of the e4m3 forms:
-//           bandwidth. The tables' few bytes come from the caches.
-// Shape     a block owns 16 tokens, whatever their sequences, so that lengths of any mix load the
-//           device evenly. Its first 16 threads find where the tokens lie (a search in cu_seqlens, or
-//           token_to_seq, then one entry of the block table) and leave byte offsets in shared memory;
-//           then each thread stays in its column of 16 bytes of dst and moves it for every fourth
-//           token, asking for four before it stores the first. An e4m3 column is 8 bytes read, so that
-//           both sides are contiguous over a warp.
-// Bounds    a token that lies nowhere has the offset -1: nothing is read for it and zeros are written.
-// Aliasing  none: dst lies apart from all that is read.
+// Bytes     per token: 1,152 read and 1,152 written for 576 BF16; 576 or 656 read in the e4m3 formats:
+//           bandwidth. The tables' few bytes are in the caches.
+// Shape     a block owns 16 tokens of any sequences, so that any mix of lengths loads the device evenly. The
+//           first 16 threads compute the tokens' addresses (a search in cu_seqlens, or token_to_seq, then one
+//           entry of the block table) and store byte offsets in shared memory. Then each thread keeps the
+//           column of 16 bytes of dst and moves it for every fourth token, with four loads before the first
+//           store. An e4m3 column is 8 bytes read, so that both sides are contiguous over a warp.
+// Bounds    a token without an address has the offset -1: nothing is read for it and zeros are written.
+// Aliasing  none: dst is separate from all inputs.
 #include "common/vector.cuh"
 #include "fallow/mla.h"
 #include "mla/gather_kv.h"
@@ -20,7 +19,7 @@
 namespace
 {
 
-// The last b with cu_seqlens[b] <= t.
+// Return the last b with cu_seqlens[b] <= t.
 __device__ int32_t search_sequence(const flw_gather_kv_args &args, int32_t t)
 {
     int32_t low = 0, high = args.batch;
@@ -33,7 +32,7 @@ __device__ int32_t search_sequence(const flw_gather_kv_args &args, int32_t t)
     return low;
 }
 
-// Block and token in it of row t; false: nowhere.
+// Compute the block of row t and the token in the block; false: none.
 __device__ bool find_place(const flw_gather_kv_args &args, int32_t t, int32_t *block,
                            uint32_t *in_block)
 {
@@ -57,7 +56,7 @@ __device__ bool find_place(const flw_gather_kv_args &args, int32_t t, int32_t *b
     return *block >= 0 && *block < args.block_count;
 }
 
-// The byte offset of row t in the cache, or -1; of the indexer's form, its scale is done here too.
+// Return the byte offset of row t in the cache, or -1; in the indexer's format also copy the scale.
 __device__ int64_t resolve(const flw_gather_kv_args &args, int32_t t)
 {
     const char *cache = static_cast<const char *>(args.cache);
@@ -81,7 +80,7 @@ __device__ int64_t resolve(const flw_gather_kv_args &args, int32_t t)
 
 // ---- one unit of a row of dst, by format
 
-// Bits as they are.
+// Bits unchanged.
 template <typename U> struct copied {
     using unit = U;
     __device__ unit operator()(const char *row, int32_t i) const
@@ -99,7 +98,7 @@ __device__ uint32_t scaled_pair(uint32_t raw, float scale)
     return *reinterpret_cast<const uint32_t *>(&out);
 }
 
-// Eight e4m3 to eight BF16.
+// Convert eight e4m3 to eight BF16.
 __device__ uint4 scaled_pack(const char *from, float scale)
 {
     const uint2 raw = __ldg(reinterpret_cast<const uint2 *>(from));
@@ -126,7 +125,7 @@ struct scaled_elements {
     }
 };
 
-// The first 64 units are e4m3 with a scale every 16 of them, the last 8 are copied.
+// The first 64 units are e4m3 with a scale per 16 of them, the last 8 are copied.
 struct flashmla_packs {
     using unit = uint4;
     __device__ unit operator()(const char *row, int32_t i) const
@@ -143,7 +142,8 @@ struct flashmla_packs {
     }
 };
 
-// Unit i of this block's rows `row`, `row + rows_at_once`, ...: all read before the first is written.
+// Write unit i of this block's rows `row`, `row + rows_at_once`, ...: all read before the first is
+// written.
 template <typename Load>
 __device__ void move_units(const flw_gather_kv_args &args, const int64_t *sources, int32_t first,
                            int32_t count, int32_t row, int32_t rows_at_once, int32_t i, Load load)
@@ -193,7 +193,7 @@ extern "C" __global__ void __launch_bounds__(FLW_GATHER_THREADS)
         flw_raise_flags(args.flags, FALLOW_FLAG_DROPPED);
     }
     if (first >= end) {
-        return; // the whole block does
+        return; // the whole block returns
     }
     const int32_t count = end - first < FLW_GATHER_TOKENS ? end - first : FLW_GATHER_TOKENS;
     for (int32_t r = threadIdx.x; r < count; r += blockDim.x) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel gather_kv and its twin are given.
+ * Owns: the arguments of the kernel gather_kv and the twin.
  */
 #ifndef FLW_KERNELS_GATHER_KV_H
 #define FLW_KERNELS_GATHER_KV_H
@@ -11,7 +11,7 @@ enum {
     FLW_GATHER_THREADS = 288,  /* 4 rows of 72 packs */
     FLW_GATHER_WIDEST = 16384, /* elements of a row */
     FLW_GATHER_TOKENS = 16,    /* of a block */
-    FLW_GATHER_BATCH = 4       /* loads of a thread before its first store */
+    FLW_GATHER_BATCH = 4       /* loads of a thread before the first store */
 };
 
 /* FALLOW_KV_FLASHMLA and FALLOW_KV_INDEXER, in bytes. */
@@ -39,7 +39,7 @@ struct flw_gather_kv_args {
     int32_t tokens, batch, block_count, table_columns, page_size, width;
     int32_t format;        /* fallow_kv_format */
     int32_t element_bytes; /* of dst */
-    int32_t unit_bytes;    /* of dst, that a thread writes at once */
+    int32_t unit_bytes;    /* of dst, written by a thread at once */
     int32_t row_units;     /* units of a row of dst */
     int32_t columns;       /* threads that share a row, at most row_units; divides the block */
 };

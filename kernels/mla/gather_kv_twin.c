@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of gather_kv: dst[t] = cache[block_table[b, position / p], position % p], where row t is
- * the (position - starts[b])-th of sequence b.
- */
+ * The definition of gather_kv: dst[t] = cache[block_table[b, position / p], position % p], with
+ * row t the (position - starts[b])-th of sequence b. */
 #include "common/integer.h"
 #include "common/twin.h"
 #include "fallow/mla.h"
 
 #define WIDEST_BYTES (FLW_GATHER_WIDEST * 2)
 
-/* The sequence of row t: the last that begins at t or before; -1: none. */
+/* Return the sequence of row t: the last that begins at or before t; -1: none. */
 static int64_t find_sequence(struct flw_twin *twin, const struct flw_gather_kv_args *args,
                              int64_t t)
 {
@@ -17,7 +16,7 @@ static int64_t find_sequence(struct flw_twin *twin, const struct flw_gather_kv_a
         int64_t b = flw_load_i32(twin, "token_to_seq", args->token_to_seq, t);
         return b < args->batch ? b : -1;
     }
-    int64_t low = 0, high = args->batch; /* it is low, or between */
+    int64_t low = 0, high = args->batch; /* the result is in [low, high) */
     while (high - low > 1) {
         int64_t middle = (low + high) / 2;
         if (flw_load_i32(twin, "cu_seqlens", args->cu_seqlens, middle) <= t) {
@@ -29,9 +28,9 @@ static int64_t find_sequence(struct flw_twin *twin, const struct flw_gather_kv_a
     return low;
 }
 
-/* Where a token lies in the cache. */
+/* The address of a token in the cache. */
 struct place {
-    int64_t block, in_block; /* block -1: nowhere */
+    int64_t block, in_block; /* block -1: none */
 };
 
 static struct place find_place(struct flw_twin *twin, const struct flw_gather_kv_args *args,
@@ -56,7 +55,7 @@ static struct place find_place(struct flw_twin *twin, const struct flw_gather_kv
     return (struct place){.block = block, .in_block = position % args->page_size};
 }
 
-/* Elements of e4m3, times a scale, to BF16. */
+/* Convert elements of e4m3, times a scale, to BF16. */
 static void dequantise(const unsigned char *from, int64_t count, float scale, unsigned char *to)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -64,7 +63,7 @@ static void dequantise(const unsigned char *from, int64_t count, float scale, un
     }
 }
 
-/* The row at `at` of the cache, as dst has it. */
+/* Load the row at `at` of the cache in the format of dst. */
 static void load_row(struct flw_twin *twin, const struct flw_gather_kv_args *args, int64_t at,
                      unsigned char *row)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of align_blocks: what they accept, what they need, the launch.
+ * Owns: the public calls of align_blocks: checks, needs, the launch.
  * Does not: compute; align_blocks_twin.c is the definition, align_blocks.cu the kernel.
  */
 #include "moe/align_blocks.h"
@@ -37,7 +37,7 @@ struct buffers {
     uint64_t id_bytes, map_bytes, batch_bytes, sorted_bytes, expert_bytes;
 };
 
-/* The most slots that can be in use: whole blocks of each expert that has an id. */
+/* Return the most slots that can be in use: whole blocks of each expert with an id. */
 static int64_t most_slots(struct flw_refusal *refusal, const fallow_align_blocks_params *params,
                           int64_t buckets)
 {
@@ -50,7 +50,7 @@ static int64_t most_slots(struct flw_refusal *refusal, const fallow_align_blocks
     return params->count + flw_refusal_product(refusal, "experts x block_size", used, size - 1);
 }
 
-/* Shapes and types; zeros get their defaults. */
+/* Check shapes and types; replace zeros by defaults. */
 static struct buffers check_shape(struct flw_refusal *refusal, fallow_align_blocks_params *params)
 {
     struct buffers buffers = {0};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// align_blocks: flat ids sorted by expert, each expert's share padded to whole blocks; its definition is
-// align_blocks_twin.c.
+// align_blocks: flat ids sorted by expert, each expert's share padded to whole blocks;
+// align_blocks_twin.c is the definition.
 //
 // Bytes     4 or 8 count read (by each block, from the second level cache), 4 capacity and 4 blocks
 //           written: latency up to about 2^17 ids.
-// Shape     one launch of blocks that do not wait for each other: each counts all ids in shared memory,
-//           so that each knows all offsets, then places the ids of its own slice and writes its part of
-//           what lies between and behind. Nothing must be zero before, and there is no scratch.
+// Shape     one launch of blocks that do not wait for each other: each counts all ids in shared memory, so that
+//           each has all offsets, then places the ids of its own slice and writes the part of the slots between
+//           and behind. No memory must be zero before, and there is no scratch.
 // Order     ascending flat index within an expert; see flw_expert_place.
 #include "common/integer.h"
 #include "moe/align_blocks.h"
@@ -16,7 +16,7 @@
 namespace
 {
 
-// The batched form: its counts are given.
+// The batched form: the counts are given.
 __device__ void load_counts(const flw_align_blocks_args &args, const flw_expert_shared &shared,
                             int32_t *bits)
 {
@@ -27,7 +27,7 @@ __device__ void load_counts(const flw_align_blocks_args &args, const flw_expert_
     __syncthreads();
 }
 
-// The slots of a bucket that no id of the slices takes: a warp has a bucket.
+// Write the slots of a bucket without an id; one warp per bucket.
 __device__ void write_buckets(const flw_align_blocks_args &args, const flw_expert_shared &shared)
 {
     const int lane = threadIdx.x % FLW_WARP;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of combine: what they accept, what they need, the launch.
+ * Owns: the public calls of combine: checks, needs, the launch.
  * Does not: compute; combine_twin.c is the definition, combine.cu the kernel.
  */
 #include "moe/combine.h"
@@ -14,7 +14,7 @@ struct buffers {
     uint64_t rows_bytes, out_bytes, choice_bytes; /* choice_bytes: of weights, and of positions */
 };
 
-/* Shapes and types; zeros get their defaults. */
+/* Check shapes and types; replace zeros by defaults. */
 static struct buffers check_shape(struct flw_refusal *refusal, fallow_combine_params *params)
 {
     params->rows_stride = params->rows_stride == 0 ? params->width : params->rows_stride;

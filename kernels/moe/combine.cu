@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// combine: out[t] = scale * sum over j of weights[t, j] * rows[positions[t, j]]; its definition is
-// combine_twin.c.
+// combine: out[t] = scale * sum over j of weights[t, j] * rows[positions[t, j]]; combine_twin.c is
+// the definition.
 //
 // Bytes     (top_k + 1) tokens width elements, 8 tokens top_k of weights and positions: bandwidth.
-// Shape     a thread sums one pack of 16 bytes over all choices of its token; a block lies in one token,
-//           whose choices all its threads read: from the first level cache after the first. Four rows are
-//           asked for before the first is used.
-// Order     j ascending, so that the sum does not depend on the schedule; a choice that is left out is
-//           not read, never multiplied by 0.
-// Rounding  every product, sum and scaling by itself, as the definition has it: nvcc.cmake forbids the
-//           compiler to fuse a product with the sum that takes it, and check.kernel_resources counts.
+// Shape     a thread sums one pack of 16 bytes over all choices of the token; a block is in one token, with
+//           choices that all the threads read: from the first level cache after the first. Four rows are
+//           loaded before the first is used.
+// Order     j ascending, so that the sum does not depend on the schedule; a choice that does not count is not
+//           read, never multiplied by 0.
+// Rounding  every product, sum and scaling by itself, as in the definition: nvcc.cmake forbids the compiler to
+//           fuse a product with the sum, and check.kernel_resources counts.
 #include "common/vector.cuh"
 #include "moe/combine.h"
 
@@ -22,7 +22,7 @@ template <typename T> __device__ float round_if(bool rounds, float value)
     return rounds ? flw_to_float(flw_from_float<T>(value)) : value;
 }
 
-// The weight of a choice, 0 where it is left out.
+// Return the weight of a choice, 0 if it does not count.
 __device__ float weight_of(const flw_combine_args &args, int64_t at, int32_t row)
 {
     const bool counts = row >= 0 && row < args.row_count;
@@ -41,8 +41,8 @@ template <typename T, int N> __device__ void run(const flw_combine_args &args)
     float sum[N] = {};
 #pragma unroll 4
     for (int32_t j = 0; j < args.top_k; j++) {
-        const int32_t row = args.positions == nullptr ? static_cast<int32_t>(first + j)
-                                                      : args.positions[first + j];
+        const int32_t row =
+            args.positions == nullptr ? static_cast<int32_t>(first + j) : args.positions[first + j];
         const float weight = weight_of(args, first + j, row);
         if (weight != 0.0f) { // true for a NaN
             const flw_pack<T, N> pack = flw_read_once<T, N>(rows + row * args.rows_stride);

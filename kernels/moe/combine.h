@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel combine and its twin are given.
+ * Owns: the arguments of the kernel combine and the twin.
  */
 #ifndef FLW_KERNELS_COMBINE_H
 #define FLW_KERNELS_COMBINE_H
@@ -11,12 +11,13 @@ enum {
     FLW_COMBINE_THREADS = 256
 };
 
-/* The bound that moe.h states, for n choices: relative to |scale| times the sum of |weight row|, before the
- * rounding to dtype. With u = 2^-24, a product of floats is off by u of itself at most. It then takes part
- * in n - 1 sums at most (to add the first to 0 is exact) and in the scaling, and each rounds by u again:
- * together (1 + u)^(n + 1) - 1, which is below (n + 2) u for the 64 choices that there may be. Fused
- * products would be within the same bound, and of other bits. What is below 2^-126 is a multiple of 2^-149:
- * each product and the scaled sum may be off by half of that besides. */
+/* The bound in moe.h, for n choices: relative to |scale| times the sum of |weight row|, before the
+ * rounding to dtype. With u = 2^-24, a product of floats has an error of at most u of itself. It
+ * is then in at most n - 1 sums (adding the first to 0 is exact) and in the scaling, and each
+ * rounds by u again: together (1 + u)^(n + 1) - 1, which is below (n + 2) u for the at most 64
+ * choices. Fused products would be within the same bound, with other bits. Values below 2^-126 are
+ * multiples of 2^-149: each product and the scaled sum may have an additional error of half of
+ * that. */
 #define FLW_COMBINE_ERROR(n) (((n) + 2) * 0x1p-24)
 #define FLW_COMBINE_STEP     0x1p-149
 

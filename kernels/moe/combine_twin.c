@@ -14,7 +14,7 @@ static float round_if(bool rounds, float value, fallow_dtype dtype)
     return flw_number_widen(raw, dtype);
 }
 
-/* The choices of a token that count, in their order. */
+/* The choices of a token that count, in order. */
 struct choice {
     int64_t row;
     float weight;

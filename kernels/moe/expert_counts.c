@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of expert_counts: what they accept, what they need, the launch.
+ * Owns: the public calls of expert_counts: checks, needs, the launch.
  * Does not: compute; expert_counts_twin.c is the definition, expert_counts.cu the kernel.
  */
 #include "moe/expert_counts.h"
@@ -9,7 +9,7 @@
 #include "common/refusal.h"
 #include "fallow/moe.h"
 
-/* Shapes and types; zeros get their defaults. */
+/* Check shapes and types; replace zeros by defaults. */
 static void check_shape(struct flw_refusal *refusal, fallow_expert_counts_params *params)
 {
     params->align = params->align == 0 ? 1 : params->align;
@@ -146,7 +146,7 @@ fallow_status fallow_moe_expert_counts(fallow_kernels *kernels,
     struct flw_grid grid = {.blocks_x = flw_expert_cut(&args.ids, rows),
                             .threads = FLW_EXPERT_THREADS};
     if (params.m_indices == NULL && params.positions == NULL) {
-        grid.blocks_x = 1; /* the first block writes all there is */
+        grid.blocks_x = 1; /* the first block writes everything */
     }
     grid.shared_bytes = (unsigned)flw_expert_shared_bytes(args.ids.buckets, args.ids.rank_warps);
     return flw_kernels_launch(kernels, FLW_KERNEL_expert_counts, grid, &args, stream);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// expert_counts: how many tokens each expert has, and where their rows lie; its definition is
-// expert_counts_twin.c.
+// expert_counts: the number of tokens of each expert, and the position of their rows;
+// expert_counts_twin.c is the definition.
 //
 // Bytes     4 or 8 count read (by each block, from the second level cache), 4 (count + rows) and 48
 //           experts written: latency up to about 2^17 ids.
-// Shape     as align_blocks: blocks that do not wait for each other, each with all counts and offsets in
-//           its shared memory; the first writes what there is one of an expert, all write rows and places.
+// Shape     as align_blocks: blocks that do not wait for each other, each with all counts and offsets in the
+//           shared memory; the first writes the values per expert, all write rows and positions.
 #include "moe/expert_counts.h"
 #include "moe/expert_ids.cuh"
 
@@ -27,7 +27,7 @@ __device__ void put_sizes(int32_t *base, int64_t e, int32_t m, int32_t n, int32_
     put(base, e * 3 + 2, k);
 }
 
-// What there is one of an expert; the first block's.
+// Write the values per expert; for the first block.
 __device__ void write_experts(const flw_expert_counts_args &args, const flw_expert_shared &shared,
                               int32_t *bits)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel expert_counts and its twin are given.
+ * Owns: the arguments of the kernel expert_counts and the twin.
  */
 #ifndef FLW_KERNELS_EXPERT_COUNTS_H
 #define FLW_KERNELS_EXPERT_COUNTS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of expert_counts: how many tokens each expert has, and where their rows lie.
- */
+ * The definition of expert_counts: the number of tokens of each expert, and the position of their
+ * rows. */
 #include "moe/expert_ids_twin.h"
 
 struct layout {
@@ -48,7 +48,7 @@ static void store_expert(struct flw_twin *twin, const struct flw_expert_counts_a
     }
 }
 
-/* Rows in ascending flat index, each from its expert's begin on. */
+/* Rows in ascending flat index, from each expert's begin on. */
 static void store_positions(struct flw_twin *twin, const struct flw_expert_counts_args *args,
                             const struct layout *layout, int32_t *bits)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owns: the device's side of expert_ids.h: counts of all ids, offsets of the buckets, the stable place
-// of each id of a slice, and integers written by all blocks together.
-// Does not: know what a module writes where.
+// Owns: the device code of expert_ids.h: counts of all ids, offsets of the buckets, the stable
+// place of each id of a slice, and integers written by all blocks together.
+// Does not: know a module's outputs.
 //
 // All functions are called by every thread of the block, FLW_EXPERT_THREADS of them.
 #ifndef FLW_KERNELS_EXPERT_IDS_CUH
@@ -11,11 +11,12 @@
 #include "common/vector.cuh"
 #include "moe/expert_ids.h"
 
-// The block's shared memory, cut.
+// The parts of the block's shared memory.
 struct flw_expert_shared {
     int32_t *counts;  // [buckets], of all ids
     int32_t *offsets; // [buckets + 1], counts rounded up and summed
-    int32_t *next; // [buckets], where the slice's next id of a bucket goes, from the bucket's begin
+    int32_t
+        *next; // [buckets], the place of the slice's next id of a bucket, from the bucket's begin
     uint16_t *ranks; // [rank_warps + 1, stride]
 };
 
@@ -30,7 +31,7 @@ __device__ inline flw_expert_shared flw_expert_cut_shared(const flw_expert_ids &
     return cut;
 }
 
-// The bucket of an id, -1 if it has none.
+// Return the bucket of an id, -1 if it has none.
 __device__ inline int32_t flw_expert_bucket(const flw_expert_ids &ids, int64_t id, int32_t *bits)
 {
     if (id < -1 || id >= ids.map_count - ids.shift) {
@@ -48,8 +49,8 @@ __device__ inline int32_t flw_expert_bucket(const flw_expert_ids &ids, int64_t i
     return bucket;
 }
 
-// One for each lane of a warp whose bucket is none of -1. Lanes that agree with lane 0 add together, so
-// that one expert with everything costs no more than many with little.
+// Count one for each lane of a warp with a bucket other than -1. Lanes that agree with lane 0 add
+// together, so that one expert with everything costs no more than many with little.
 __device__ inline void flw_expert_count_one(int32_t *counts, int32_t bucket)
 {
     const int32_t leader = __shfl_sync(FLW_ALL_LANES, bucket, 0);
@@ -65,7 +66,7 @@ template <typename T, int N>
 __device__ inline void flw_expert_count_as(const flw_expert_ids &ids, int64_t begin, int64_t end,
                                            int32_t *counts, int32_t *bits)
 {
-    constexpr int loads = 4; // asked for before the first is used
+    constexpr int loads = 4; // issued before the first is used
     const T *from = static_cast<const T *>(ids.ids);
     for (int64_t base = begin; base < end; base += FLW_EXPERT_THREADS * N * loads) {
         flw_pack<T, N> packs[loads];
@@ -92,8 +93,8 @@ __device__ inline void flw_expert_count_as(const flw_expert_ids &ids, int64_t be
     }
 }
 
-// counts += those of ids [begin, end); begin is a multiple of 4. A barrier before and after is the
-// caller's.
+// Add the counts of ids [begin, end); begin is a multiple of 4. The caller provides a barrier
+// before and after.
 __device__ inline void flw_expert_count(const flw_expert_ids &ids, int64_t begin, int64_t end,
                                         int32_t *counts, int32_t *bits)
 {
@@ -115,7 +116,7 @@ __device__ inline int64_t flw_expert_slice_begin(const flw_expert_ids &ids)
     return min(static_cast<int64_t>(blockIdx.x) * ids.slice, ids.count);
 }
 
-// counts of all ids, and next: those before this block's slice. Ends with a barrier.
+// Set counts of all ids, and next: those before this block's slice. Ends with a barrier.
 __device__ inline void flw_expert_count_all(const flw_expert_ids &ids,
                                             const flw_expert_shared &shared, int32_t *bits)
 {
@@ -155,7 +156,7 @@ __device__ inline void flw_expert_sum(const flw_expert_shared &shared, int32_t b
     }
 }
 
-// The bucket b with offsets[b] <= row < offsets[b + 1]; row is below offsets[buckets].
+// Return the bucket b with offsets[b] <= row < offsets[b + 1]; row is below offsets[buckets].
 __device__ inline int32_t flw_expert_of_row(const int32_t *offsets, int32_t buckets, int32_t row)
 {
     int32_t low = 0, high = buckets; // offsets[low] <= row < offsets[high]
@@ -170,9 +171,9 @@ __device__ inline int32_t flw_expert_of_row(const int32_t *offsets, int32_t buck
     return low;
 }
 
-// For each id i of this block's slice: put(i, bucket, place), place being the number of earlier ids of
-// the bucket, whichever block has them; bucket -1: no place. Ranks come from the order of lanes, warps and
-// steps, never from the order in which atomics happen.
+// For each id i of this block's slice call put(i, bucket, place), with place the number of earlier
+// ids of the bucket in all blocks; bucket -1: no place. Ranks follow from the order of lanes, warps
+// and steps, never from the order of atomics.
 template <typename Put>
 __device__ inline void flw_expert_place(const flw_expert_ids &ids, const flw_expert_shared &shared,
                                         Put put)
@@ -247,7 +248,7 @@ __device__ inline void flw_expert_place(const flw_expert_ids &ids, const flw_exp
     }
 }
 
-// out[i] = value(i) for begin <= i < end, by all blocks together, 16 bytes at a time.
+// Write out[i] = value(i) for begin <= i < end, by all blocks together, 16 bytes at a time.
 template <typename Value>
 __device__ inline void flw_expert_write(int32_t *out, int64_t begin, int64_t end, Value value)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what kernels that sort tokens by expert share: flat ids, the bucket of each, and how the work
- * is cut for a launch whose blocks do not wait for each other.
- * Does not: know what a module writes.
+ * Owns: the common part of kernels that sort tokens by expert: flat ids, the bucket of each, and
+ * the division of the work for a launch with independent blocks.
+ * Does not: know a module's outputs.
  *
- * Each block counts all ids by itself and places those of its own slice: the ids are read once a block,
- * from the second level cache, which is cheaper than a second launch or counters that must be zero.
- */
+ * Each block counts all ids by itself and places those of its own slice: the ids are read once per
+ * block, from the second level cache, which is cheaper than a second launch or zeroed counters. */
 #ifndef FLW_KERNELS_EXPERT_IDS_H
 #define FLW_KERNELS_EXPERT_IDS_H
 
@@ -14,9 +13,9 @@
 
 enum {
     FLW_EXPERT_THREADS = 1024,
-    FLW_EXPERT_MOST = 2048,      /* experts; a bucket more may be asked for */
+    FLW_EXPERT_MOST = 2048,      /* experts; one more bucket is possible */
     FLW_EXPERT_WARP_IDS = 128,   /* ids of a warp in one step of the placement */
-    FLW_EXPERT_BLOCK_IDS = 4096, /* ids, or output elements, that are worth a block */
+    FLW_EXPERT_BLOCK_IDS = 4096, /* ids, or output elements, that justify a block */
     FLW_EXPERT_BLOCKS = 32,
     FLW_EXPERT_SHARED_BYTES = 46 * 1024
 };
@@ -27,14 +26,14 @@ struct flw_expert_ids {
     int64_t count;
     int64_t slice; /* ids of one block, a multiple of step */
     int32_t buckets;
-    int32_t map_count;  /* ids that are legal are below it: of the map, or buckets */
-    int32_t shift;      /* added to an id first: 1 gives -1 the bucket 0 */
+    int32_t map_count;  /* legal ids are below it: of the map, or buckets */
+    int32_t shift;      /* added to an id first: 1 maps -1 to bucket 0 */
     int32_t rank_warps; /* warps that place; a step is 128 ids of each */
     int32_t is_i64, is_vector;
 };
 
-/* Dynamic shared memory: counts, offsets and next as int32, then a histogram of uint16 for each warp
- * that places, and one for their sums. */
+/* Dynamic shared memory: counts, offsets and next as int32, then a histogram of uint16 per placing
+ * warp, and one for their sums. */
 static inline int64_t flw_expert_stride(int32_t buckets)
 {
     return (int64_t)buckets + buckets % 2;
@@ -46,7 +45,7 @@ static inline int64_t flw_expert_shared_bytes(int32_t buckets, int32_t rank_warp
            flw_expert_stride(buckets) * 2 * (rank_warps + 1);
 }
 
-/* Cut the work: returns the blocks; `elements` is what is written beside the ids. */
+/* Divide the work: return the blocks; `elements` is the number of other elements written. */
 static inline int64_t flw_expert_cut(struct flw_expert_ids *ids, int64_t elements)
 {
     int64_t work = ids->count > elements ? ids->count : elements;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the rule by which an id falls into a bucket, for twins.
- * Does not: count.
- */
+ * Owns: the rule for the bucket of an id, for twins.
+ * Does not: count. */
 #ifndef FLW_KERNELS_EXPERT_IDS_TWIN_H
 #define FLW_KERNELS_EXPERT_IDS_TWIN_H
 
 #include "common/twin.h"
 #include "moe/expert_ids.h"
 
-/* The bucket of flat index i, -1 if it has none. */
+/* Return the bucket of flat index i, -1 if it has none. */
 static inline int32_t flw_twin_bucket(struct flw_twin *twin, const struct flw_expert_ids *ids,
                                       int64_t i, int32_t *bits)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of permute: what they accept, what they need, the launch.
+ * Owns: the public calls of permute: checks, needs, the launch.
  * Does not: compute; permute_twin.c is the definition, permute.cu the kernel.
  */
 #include "moe/permute.h"
@@ -34,7 +34,7 @@ static void check_types(struct flw_refusal *refusal, fallow_permute_params *para
     }
 }
 
-/* Shapes and types; zeros get their defaults. */
+/* Check shapes and types; replace zeros by defaults. */
 static struct buffers check_shape(struct flw_refusal *refusal, fallow_permute_params *params)
 {
     struct buffers buffers = {0};

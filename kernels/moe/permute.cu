@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// permute: out[positions[t, j]] = in[t]; its definition is permute_twin.c.
+// permute: out[positions[t, j]] = in[t]; permute_twin.c is the definition.
 //
 // Bytes     (1 + top_k) tokens width elements and 4 tokens top_k of positions: bandwidth, the row is read
-//           once and written as often as it is chosen.
-// Shape     a block lies in one token, whose positions all its threads read: from the first level cache
-//           after the first; a thread keeps 16 bytes in registers and writes them to each row. The
-//           grid's rows behind the tokens' write padding, four to an expert. A group that shares a scale
-//           is 16 threads (32 of F32), which agree on the largest by shuffles.
+//           once and written once per choice.
+// Shape     a block is in one token, with positions that all the threads read: from the first level cache
+//           after the first; a thread keeps 16 bytes in registers and writes them to each row. The grid's rows
+//           after the tokens' write padding, four per expert. A group that shares a scale is 16 threads (32 of
+//           F32), which find the largest by shuffles.
 // Aliasing  none: out is written while in is read.
 #include "common/quantise.cuh"
 #include "moe/permute.h"
@@ -15,7 +15,7 @@
 namespace
 {
 
-// Give each row of a token to put(row), or each padding row of an expert to pad(row).
+// Call put(row) for each row of a token, or pad(row) for each padding row of an expert.
 template <typename Put, typename Pad>
 __device__ void for_rows(const flw_permute_args &args, uint32_t line, bool raises, Put put, Pad pad)
 {
@@ -42,7 +42,7 @@ __device__ void for_rows(const flw_permute_args &args, uint32_t line, bool raise
     }
 }
 
-// Units of 1, 2, 4 or 16 bytes, as they are; an element has `each` bytes.
+// Units of 1, 2, 4 or 16 bytes, unchanged; an element has `each` bytes.
 template <typename Unit>
 __device__ void copy(const flw_permute_args &args, uint32_t line, int32_t thread, int32_t each)
 {
@@ -69,7 +69,7 @@ __device__ void quantise(const flw_permute_args &args, uint32_t line, int32_t th
     constexpr int N = 16 / sizeof(T);
     const int32_t i = thread * N;
     if (i >= args.width) {
-        return; // a whole group does, or none of it: 128 divides the width
+        return; // a whole group returns, or none of it: 128 divides the width
     }
     flw_pack<__nv_fp8_e4m3, N> pack = {};
     float scale = 0.0f;

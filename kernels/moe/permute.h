@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel permute and its twin are given.
+ * Owns: the arguments of the kernel permute and the twin.
  */
 #ifndef FLW_KERNELS_PERMUTE_H
 #define FLW_KERNELS_PERMUTE_H
@@ -23,8 +23,8 @@ struct flw_permute_args {
     int64_t tokens, row_count, in_stride, out_stride;
     uint32_t blocks_per_row;
     int32_t width, top_k;
-    int32_t experts;   /* whose padding is zeroed; 0: none is */
-    int32_t dtype;     /* fallow_dtype of `in`, and of `out` where nothing is quantised */
+    int32_t experts;   /* experts with padding to be zeroed; 0: none */
+    int32_t dtype;     /* fallow_dtype of `in`, and of `out` if nothing is quantised */
     int32_t is_vector; /* rows may be moved 16 bytes at a time */
     int32_t quantises;
 };

@@ -5,7 +5,7 @@
 #include "common/quantise.h"
 #include "common/twin.h"
 
-/* 128 elements of a row, or its last ones, in the form that goes out. */
+/* 128 elements of a row, or the last ones, in the output's format. */
 struct piece {
     unsigned char raw[FLW_QUANTISE_GROUP * 4];
     float scale;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of route: what they accept, what they need, the launch.
+ * Owns: the public calls of route: checks, needs, the launch.
  * Does not: compute; route_twin.c is the definition, route.cu the kernel.
  */
 #include "moe/route.h"
@@ -28,7 +28,7 @@ struct buffers {
     uint64_t logit_bytes, id_bytes, weight_bytes;
 };
 
-/* Shapes and types; zeros get their defaults. */
+/* Check shapes and types; replace zeros by defaults. */
 static struct buffers check_shape(struct flw_refusal *refusal, fallow_route_params *params)
 {
     params->logits_stride = params->logits_stride == 0 ? params->experts : params->logits_stride;

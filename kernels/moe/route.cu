@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// route: scores of a token's experts, the best of them, their weights; its definition is route_twin.c.
+// route: scores of a token's experts, the best of them, their weights; route_twin.c is the
+// definition.
 //
 // Bytes     tokens experts elements read, 8 or 12 tokens top_k written: latency, never bandwidth.
-// Shape     a token is one warp's: its experts lie in registers over the lanes, in chunks of 4 (up to
-//           128 experts) or 8, so that a chunk of bf16 is one load. A round of the choice is a look at
-//           the lane's own and two reductions over the warp: the largest key, then the lowest number
-//           that has it, which is the rule for equal ones. Group scores go through shared memory, a
-//           group to a lane. Warps do not wait for each other; there is no barrier of the block.
+// Shape     one warp per token: the experts are in registers over the lanes, in chunks of 4 (up to 128
+//           experts) or 8, so that a chunk of bf16 is one load. A round of the choice is a pass over the lane's
+//           own and two reductions over the warp: the largest key, then the lowest number with that key, which
+//           is the rule for equal ones. Group scores are in shared memory, one group per lane. Warps do not
+//           wait for each other; there is no barrier of the block.
 // Keys      a candidate as an unsigned number of the same order; 0, below -inf's, is taken or absent.
 #include <float.h>
 
@@ -20,14 +21,14 @@ namespace
 constexpr int warps = FLW_ROUTE_THREADS / FLW_WARP;
 constexpr uint32_t lowest_key = 0x007fffffu; // of -inf
 
-// Unsigned order of keys is the order of the floats; no NaN.
+// Convert a float to a key with the same order; no NaN.
 __device__ uint32_t key_of(float value)
 {
     const uint32_t bits = __float_as_uint(value == 0.0f ? 0.0f : value); // -0 equals 0
     return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// The experts of a lane: number i of it is expert expert_at<CHUNK>(i, lane), ascending in i.
+// The experts of a lane: number i of the lane is expert expert_at<CHUNK>(i, lane), ascending in i.
 template <int CHUNK> __device__ int expert_at(int i, int lane)
 {
     return i / CHUNK * (CHUNK * FLW_WARP) + lane * CHUNK + i % CHUNK;
@@ -76,7 +77,7 @@ __device__ float warp_sum(float value)
     return value;
 }
 
-// Logits to scores; an absent expert's is 0.
+// Convert logits to scores; an absent expert's is 0.
 template <int ITEMS> __device__ void softmax(float (&x)[ITEMS])
 {
     float largest = -INFINITY, sum = 0.0f;
@@ -126,8 +127,9 @@ __device__ float value_of(uint32_t key)
     return __uint_as_float((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
 }
 
-// The score of group `lane`, as a key. It begins at another expert in each lane, so that groups of 32
-// do not meet in one bank; sizes that are no multiple of 32 need none of it, nor does it harm.
+// Return the score of group `lane`, as a key. The loop begins at another expert in each lane, so
+// that groups of 32 do not use the same bank; sizes that are no multiple of 32 do not need this,
+// and are not slower.
 __device__ uint32_t group_key(const flw_route_args &args, const uint32_t *keys, int lane)
 {
     const int size = args.experts / args.groups;
@@ -149,7 +151,7 @@ __device__ uint32_t group_key(const flw_route_args &args, const uint32_t *keys, 
     return key_of(isnan(sum) ? -INFINITY : sum);
 }
 
-// The keys of groups that are not among the best become -inf's.
+// Set the keys of groups that are not among the best to -inf's.
 template <int ITEMS, int CHUNK>
 __device__ void drop_groups(const flw_route_args &args, uint32_t *shared, int lane,
                             uint32_t (&keys)[ITEMS])
@@ -180,8 +182,8 @@ __device__ void drop_groups(const flw_route_args &args, uint32_t *shared, int la
     }
 }
 
-// Lane j of the warp ends with choice j of the token: its expert and its score. Returns the sum of the
-// scores, in the order of the choices.
+// Lane j of the warp ends with choice j of the token: the expert and the score. Returns the sum of
+// the scores, in the order of the choices.
 template <int ITEMS, int CHUNK>
 __device__ float choose(int routed, int lane, const float (&scores)[ITEMS], uint32_t (&keys)[ITEMS],
                         int *own_expert, float *own_score)
@@ -252,7 +254,7 @@ __device__ void run(const flw_route_args &args, uint32_t *shared, int64_t token,
     if (args.groups > args.groups_kept) {
         drop_groups<ITEMS, chunk>(args, shared, lane, keys);
     }
-    int id = args.experts + lane - routed; // of the shared ones
+    int id = args.experts + lane - routed; // of the shared experts
     float weight = 0.0f;
     const float sum = choose<ITEMS, chunk>(routed, lane, scores, keys, &id, &weight);
     if (lane >= routed) {

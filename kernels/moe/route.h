@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the kernel route and its twin are given.
+ * Owns: the arguments of the kernel route and the twin.
  */
 #ifndef FLW_KERNELS_ROUTE_H
 #define FLW_KERNELS_ROUTE_H
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 enum {
-    FLW_ROUTE_THREADS = 128, /* a token is a warp's */
+    FLW_ROUTE_THREADS = 128, /* one warp per token */
     FLW_ROUTE_EXPERTS = 1024,
     FLW_ROUTE_TOP_K = 32,
     FLW_ROUTE_GROUPS = 32,

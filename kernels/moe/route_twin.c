@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The definition of route: scores, candidates, groups, the best, their weights. The kernel's sums are
- * in another order and its exp is the device's: weights differ in their last places.
- */
+ * The definition of route: scores, candidates, groups, the best, their weights. The kernel's sums
+ * have another order and the exp is the device's: weights differ in their last places. */
 #include <float.h>
 
 #include "common/twin.h"
@@ -14,7 +13,7 @@ struct row {
     bool is_taken[FLW_ROUTE_EXPERTS];
 };
 
-/* The first of the largest that is not taken: equal ones rank by lower number. */
+/* Return the first of the largest that is not taken: equal ones rank by lower number. */
 static int find_best(const float *values, const bool *is_taken, int count)
 {
     int best = -1;

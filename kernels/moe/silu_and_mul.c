@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public calls of silu_and_mul: what they accept, what they need, the launch.
+ * Owns: the public calls of silu_and_mul: checks, needs, the launch.
  * Does not: compute; silu_and_mul_twin.c is the definition, silu_and_mul.cu the kernel.
  */
 #include "moe/silu_and_mul.h"
@@ -10,7 +10,7 @@
 #include "common/refusal.h"
 #include "fallow/moe.h"
 
-/* Shapes and types; zeros get their defaults. */
+/* Check shapes and types; replace zeros by defaults. */
 static void check_shape(struct flw_refusal *refusal, fallow_silu_and_mul_params *params)
 {
     flw_refusal_count(refusal, "rows", params->rows, 0, (int64_t)1 << 40);

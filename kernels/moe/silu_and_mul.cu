@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// silu_and_mul: out[i] = in[i] / (1 + exp(-in[i])) * in[width + i]; its definition is
-// silu_and_mul_twin.c.
+// silu_and_mul: out[i] = in[i] / (1 + exp(-in[i])) * in[width + i]; silu_and_mul_twin.c is the
+// definition.
 //
 // Bytes     rows width (2 read, 1 written) elements: bandwidth, nothing is read twice.
-// Shape     a thread takes 16 bytes of the gate and the 16 of the up half beside it; a block lies in
-//           one row, so that a row costs one 32-bit division and none of 64. A group of 128 elements
-//           that share a scale is 16 threads (32 of F32), which agree on the largest by shuffles; no
-//           shared memory.
-// Aliasing  a thread reads its gate and up before it writes, and only where its own gate was, so that
-//           out may be in at the same stride.
-// Speed     exp and the division by their fast forms: 36 instructions an element are all that an H200's
-//           bandwidth leaves room for. silu_and_mul.h derives what they are off by.
+// Shape     a thread takes 16 bytes of the gate and 16 of the corresponding up half; a block is in one row, so
+//           that a row costs one 32-bit division and none of 64. A group of 128 elements that share a scale is
+//           16 threads (32 of F32), which find the largest by shuffles; no shared memory.
+// Aliasing  a thread reads the gate and up before it writes, and only over its own gate, so out may be in at
+//           the same stride.
+// Speed     exp and the division are the fast forms: an H200's bandwidth leaves room for 36 instructions per
+//           element. silu_and_mul.h derives their errors.
 #include "common/quantise.cuh"
 #include "moe/silu_and_mul.h"
 
@@ -51,7 +50,7 @@ template <typename T, int N> __device__ void run(const flw_silu_and_mul_args &ar
     const uint32_t row = blockIdx.x / args.blocks_per_row;
     const int32_t i = ((blockIdx.x - row * args.blocks_per_row) * blockDim.x + threadIdx.x) * N;
     if (i >= args.width || !is_written(args, row)) {
-        return; // a whole group does, or none of it: 128 divides the width then
+        return; // a whole group returns, or none of it: 128 divides the width then
     }
     const T *gate_at = static_cast<const T *>(args.in) + row * args.in_stride + i;
     const flw_pack<T, N> gate = flw_read<T, N>(gate_at);
