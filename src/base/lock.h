@@ -6,7 +6,7 @@
  * wait, except FLW_RANK_SEIZE. A waiter spins for about as long, since the holder is usually
  * running, and then sleeps in the kernel, so that a holder that has lost the processor to the
  * waiter (SCHED_FIFO beside an ordinary thread) gets it back. A lock word with the holder's id
- * would let the kernel lend the holder the waiter's priority (FUTEX_LOCK_PI); the price would be a
+ * would let the kernel give the holder the waiter's priority (FUTEX_LOCK_PI); the price would be a
  * read of the thread id in each acquire and release. malloc's locks, which all these threads take
  * too, also do without.
  *

@@ -44,7 +44,7 @@ void flw_ring_destroy(struct flw_ring *ring)
 }
 
 /* Check for room. False: none for so many records. In that case, and if half of the ring is full,
- * the bell was rung, once each time that this happens. */
+ * the bell rang, once each time that this happens. */
 static bool look_for_room(struct flw_ring *ring, uint64_t wanted, bool *has_called)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);

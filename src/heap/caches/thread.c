@@ -21,7 +21,7 @@ struct flw_thread {
     uint32_t swept;               /* start of the next sweep */
 };
 
-/* For threads without a cache: a key that no pool has. Such threads write busy; nobody reads it. */
+/* For threads without a cache: a key that no pool has. Such threads write busy; no thread reads it. */
 static struct flw_tcache_hot no_cache = {.asym = FLW_ASYM_UNOWNED, .key = &flw_no_pool};
 
 _Thread_local struct flw_tcache_hot *flw_tls_cache __attribute__((tls_model("initial-exec"))) =
