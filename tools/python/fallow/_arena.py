@@ -11,7 +11,7 @@ from fallow import _abi
 from fallow._arguments import byte_count, framework, stream_handle
 from fallow._dlpack import capsule_of, code_of, same_stream
 from fallow._layout import Layout, describe
-from fallow._library import call_back, check, in_python, lib
+from fallow._library import call_back, check, in_python, lib, make
 from fallow._pool import configure_with, make_pool
 from fallow._typing import Any, Callable, Iterable, Sequence, Settings, Unpack
 
@@ -55,10 +55,8 @@ class Arena:
         if log is not None:
             self._log = _abi.LogFunction(lambda _, level, text: log(_LEVELS[level], text.decode()))
         config = _abi.ArenaConfig(name=name.encode(), tag=tag, checks=checks, log=self._log, asks_captures=1)
-        handle = ctypes.c_void_p()
-        status = lib().fallow_arena_create(make_pool(device), ctypes.byref(config), ctypes.byref(handle))
-        check(status, "fallow.Arena (a process has at most 4,096 at a time)")
-        self._handle = handle
+        self._handle = make("fallow.Arena (a process has at most 4,096 at a time)", lib().fallow_arena_create,
+                            make_pool(device), ctypes.byref(config))
 
     def close(self) -> None:
         """Return the arena's memory to the pool, after the work of the last lease. If a lease is open, this happens

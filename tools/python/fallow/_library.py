@@ -127,6 +127,13 @@ def check(status: int, what: str, reason: str | None = None) -> None:
         raise Error(status, what, reason)
 
 
+def make(what: str, function: Callable[..., int], *arguments: object) -> ctypes.c_void_p:
+    """Return the handle or address that a function of the library writes to its last argument. Raises as check()."""
+    made = ctypes.c_void_p()
+    check(function(*arguments, ctypes.byref(made)), what)
+    return made
+
+
 def call_back(function: Callable[..., object], *arguments: object, if_raised: bool) -> object:
     """Return the result of a function that the library calls. An exception is printed, since no caller could catch
     it, and `if_raised` returned."""

@@ -82,18 +82,17 @@ class OomWatch:
         self._say("wrote %s" % snapshot)
         if os.path.exists(page):
             os.unlink(page)  # of an earlier run
+        complaint = ""
         try:
             run_report(["--trace-device", str(device), "--html", page, "--", snapshot], self._seconds)
         except RuntimeError as error:
-            if os.path.exists(page):  # whole, and the command had something to say
-                self.pages.append(page)
-                self._say("wrote %s; %s" % (page, error))
+            if not os.path.exists(page):
+                self._say("no page: %s" % error)
+                self._say("once that is mended: fallow report %s --trace-device %d --html %s" % (snapshot, device, page))
                 return
-            self._say("no page: %s" % error)
-            self._say("once that is mended: fallow report %s --trace-device %d --html %s" % (snapshot, device, page))
-            return
+            complaint = "; %s" % error  # the page is whole
         self.pages.append(page)
-        self._say("wrote %s" % page)
+        self._say("wrote %s%s" % (page, complaint))
 
     @staticmethod
     def _say(text: str) -> None:

@@ -6,7 +6,7 @@ import ctypes
 
 from fallow import _abi
 from fallow._arguments import byte_count, index_of
-from fallow._library import check, lib
+from fallow._library import check, lib, make
 from fallow._typing import Settings
 
 ORDERS = _abi.WORDS["fallow_plugin_order"]
@@ -60,10 +60,7 @@ def configure_with(settings: Settings) -> None:
 
 def make_pool(device: int, order: str = "stream") -> ctypes.c_void_p:
     """Return the handle of a default pool, which is made if it does not exist."""
-    pool = ctypes.c_void_p()
-    status = lib().fallow_plugin_pool(device, index_of(order, ORDERS, "order"), 1, ctypes.byref(pool))
-    check(status, "the pool of device %d" % device)
-    return pool
+    return make("the pool of device %d" % device, lib().fallow_plugin_pool, device, index_of(order, ORDERS, "order"), 1)
 
 
 def find_pool(device: int, order: str) -> ctypes.c_void_p | None:
@@ -119,9 +116,8 @@ def allocate(size: int | str, device: int = 0) -> int:
     and the caller's until free(). The call may wait for the device. Inside a capture the block is ordinary memory,
     not the graph's. MemoryError: no memory within the limit; report() tells why."""
     request = _abi.Request(size_bytes=byte_count(size, "size") if size else 0, flags=_abi.FALLOW_REQUEST_EVERY_STREAM)
-    address = ctypes.c_void_p()
-    status = lib().fallow_alloc_request(make_pool(device), ctypes.byref(request), None, ctypes.byref(address))
-    check(status, "fallow.allocate(%r)" % size)
+    address = make("fallow.allocate(%r)" % size, lib().fallow_alloc_request, make_pool(device), ctypes.byref(request),
+                   None)
     return address.value or 0
 
 

@@ -7,7 +7,7 @@ import os
 import warnings
 
 from fallow import _abi
-from fallow._library import check, lib
+from fallow._library import check, lib, make
 from fallow._pool import make_pool
 
 
@@ -48,11 +48,9 @@ class Recording:
         if depth and enter_python:
             flags |= _abi.FALLOW_RECORD_ENTER_PYTHON
         config = _abi.RecordConfig(path=os.fsencode(path), flags=flags, stack_depth=depth)
-        handle = ctypes.c_void_p()
         self._handle: ctypes.c_void_p | None = None
-        check(lib().fallow_record_start(make_pool(device, order), ctypes.byref(config), ctypes.byref(handle)),
-              "a recording to %s" % path)
-        self._handle = handle
+        self._handle = make("a recording to %s" % path, lib().fallow_record_start, make_pool(device, order),
+                            ctypes.byref(config))
 
     def __enter__(self) -> Recording:
         return self
