@@ -150,10 +150,7 @@ char *flw_owner_rule_say(const struct flw_owner_rule *rule, const struct flw_tra
     if (fclose(out) != 0) {
         flw_host_refuse(1, bytes);
     }
-    char *kept = flw_host_alloc(bytes + 1, 1);
-    memcpy(kept, text, bytes);
-    free(text);
-    return kept;
+    return text;
 }
 
 /* The name of a frame, found once per frame. */
@@ -216,6 +213,23 @@ static bool matches(const struct flw_owner_rule *rule, bool is_owner, const char
     return i < rule->pattern_count;
 }
 
+/* Name the pass of a frame for requests outside of recorded phases: of a stack's passes the optimizer is the best. */
+static struct frame_name name_pass(const struct finder *finder, const char *function,
+                                   const char *file)
+{
+    bool is_optimizer = flw_frame_has_folder(file, "/torch/optim/");
+    bool is_backward = strstr(function, "autograd::Engine::") != NULL ||
+                       strstr(function, "autograd::engine::") != NULL ||
+                       strstr(function, "_engine_run_backward") != NULL;
+    uint32_t text = intern(finder->owners, is_optimizer  ? "optimizer"
+                                           : is_backward ? "backward"
+                                                         : "neither backward nor optimizer");
+    enum flw_frame_kind kind = is_optimizer  ? FLW_FRAME_PROGRAM
+                               : is_backward ? FLW_FRAME_PACKAGE
+                                             : FLW_FRAME_LIBRARY;
+    return (struct frame_name){kind, text, text};
+}
+
 static struct frame_name name_frame(const struct finder *finder, const struct flw_frame *frame)
 {
     const struct flw_stacks *stacks = &finder->trace->stacks;
@@ -223,6 +237,9 @@ static struct frame_name name_frame(const struct finder *finder, const struct fl
     const char *function = flw_stacks_text(stacks, frame->function);
     const char *file = flw_stacks_text(stacks, frame->file);
     char text[NAME_BYTES];
+    if (finder->rule->by == FLW_OWNER_BY_PHASE) {
+        return name_pass(finder, function, file);
+    }
     if (finder->rule->pattern_count != 0) {
         snprintf(text, sizeof text, "%s (%s:%u)", function, file, frame->line);
         if (matches(finder->rule, false, text)) {
@@ -264,12 +281,10 @@ static uint32_t add_owner(struct finder *finder, uint32_t text, uint32_t brief)
     uint32_t owner = flw_addressmap_find(&finder->known, text);
     if (owner == FLW_ADDRESSMAP_ABSENT) {
         owner = (uint32_t)owners->count;
-        owners->texts =
-            flw_host_grow(owners->texts, &owners->room, owners->count + 1, sizeof *owners->texts);
-        owners->shorts = flw_host_grow(owners->shorts, &owners->short_room, owners->count + 1,
-                                       sizeof *owners->shorts);
-        owners->texts[owners->count] = text;
-        owners->shorts[owners->count++] = fill(owners, clean(owners, brief));
+        owners->list =
+            flw_host_grow(owners->list, &owners->room, owners->count + 1, sizeof *owners->list);
+        owners->list[owners->count++] =
+            (struct flw_owner){.text = text, .brief = fill(owners, clean(owners, brief))};
         if (!flw_addressmap_put(&finder->known, text, owner)) {
             flw_host_refuse(1, sizeof *finder->known.slots);
         }
@@ -317,49 +332,6 @@ static void read_frames(struct finder *finder)
 }
 
 /* ---- phases ---- */
-
-enum pass {
-    PASS_NEITHER,
-    PASS_BACKWARD,
-    PASS_OPTIMIZER
-};
-
-static enum pass pass_of(const struct flw_stacks *stacks, const struct flw_frame *frame)
-{
-    const char *function = flw_stacks_text(stacks, frame->function);
-    const char *file = flw_stacks_text(stacks, frame->file);
-    if (flw_frame_has_folder(file, "/torch/optim/")) {
-        return PASS_OPTIMIZER;
-    }
-    bool is_engine = strstr(function, "autograd::Engine::") != NULL ||
-                     strstr(function, "autograd::engine::") != NULL ||
-                     strstr(function, "_engine_run_backward") != NULL;
-    return is_engine ? PASS_BACKWARD : PASS_NEITHER;
-}
-
-/* Name the stacks' owners by pass (backward, optimizer) for requests outside of recorded phases. */
-static void read_passes(struct finder *finder)
-{
-    static const char *const words[] = {[PASS_NEITHER] = "neither backward nor optimizer",
-                                        [PASS_BACKWARD] = "backward",
-                                        [PASS_OPTIMIZER] = "optimizer"};
-    const struct flw_stacks *stacks = &finder->trace->stacks;
-    uint8_t *passes = flw_host_alloc(stacks->frame_count, 1);
-    finder->of_stack[0] = add_named(finder, "neither in a phase nor with a call stack");
-    for (size_t i = 0; i < stacks->frame_count; i++) {
-        passes[i] = (uint8_t)pass_of(stacks, &stacks->frames[i]);
-    }
-    for (size_t i = 1; i < stacks->stack_count; i++) {
-        struct flw_stack_walk walk = flw_stacks_walk(stacks, (uint32_t)i);
-        enum pass pass = PASS_NEITHER;
-        uint32_t frame;
-        while (flw_stacks_next(&walk, &frame)) {
-            pass = (enum pass)flw_max(pass, passes[frame]);
-        }
-        finder->of_stack[i] = add_named(finder, words[pass]);
-    }
-    flw_host_free(passes);
-}
 
 /* The open phases, the innermost last. */
 struct open_phases {
@@ -444,10 +416,9 @@ void flw_owners_find(struct flw_owners *owners, const struct flw_trace *trace,
     finder.of_stack = flw_host_alloc(trace->stacks.stack_count + 1, sizeof *finder.of_stack);
     add_named(&finder, "code that is not known"); /* FLW_OWNER_UNKNOWN */
     if (rule->by == FLW_OWNER_BY_PHASE) {
-        read_passes(&finder);
-    } else {
-        read_frames(&finder);
+        finder.of_stack[0] = add_named(&finder, "neither in a phase nor with a call stack");
     }
+    read_frames(&finder);
     read_records(&finder);
     flw_addressmap_finish(&finder.known);
     flw_host_free(finder.of_stack);
@@ -457,8 +428,7 @@ void flw_owners_finish(struct flw_owners *owners)
 {
     flw_intern_finish(&owners->names);
     flw_host_free(owners->of_record);
-    flw_host_free(owners->texts);
-    flw_host_free(owners->shorts);
+    flw_host_free(owners->list);
     *owners = (struct flw_owners){0};
 }
 

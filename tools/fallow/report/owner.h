@@ -53,20 +53,23 @@ bool flw_owner_take_by(void *rule, const char *word);
 /* Return false, after printing a message, if parts of the rule exclude each other. */
 bool flw_owner_rule_is_whole(const struct flw_owner_rule *rule);
 
-/* Return the rule as a sentence without the full stop. The caller frees the text (tool_host.h). */
+/* Return the rule as a sentence without the full stop. The caller frees the text, which is malloc's. */
 char *flw_owner_rule_say(const struct flw_owner_rule *rule, const struct flw_trace *trace);
 
 void flw_owner_rule_finish(struct flw_owner_rule *rule);
 
 #define FLW_OWNER_UNKNOWN 0
 
+struct flw_owner { /* in names: "forward (/a/model.py:39)", "forward (model.py:39)" */
+    uint32_t text, brief;
+};
+
 /* The owners of one trace by number, counted from 0. All zero has none. */
 struct flw_owners {
     struct flw_intern names;
-    uint32_t *of_record; /* by record (struct flw_trace_context) that requests memory */
-    uint32_t *texts,
-        *shorts; /* by owner, in names: "forward (/a/model.py:39)", "forward (model.py:39)" */
-    size_t count, room, short_room;
+    uint32_t *of_record;    /* by record (struct flw_trace_context) that requests memory */
+    struct flw_owner *list; /* by owner */
+    size_t count, room;
     bool has_code; /* some owner is more than a size */
 };
 
@@ -78,12 +81,12 @@ void flw_owners_finish(struct flw_owners *owners);
 /* Return the full name, or the short one to display, without folders and control characters. */
 static inline const char *flw_owners_name(const struct flw_owners *owners, uint32_t owner)
 {
-    return flw_intern_text(&owners->names, owners->texts[owner]);
+    return flw_intern_text(&owners->names, owners->list[owner].text);
 }
 
 static inline const char *flw_owners_short_name(const struct flw_owners *owners, uint32_t owner)
 {
-    return flw_intern_text(&owners->names, owners->shorts[owner]);
+    return flw_intern_text(&owners->names, owners->list[owner].brief);
 }
 
 /* Copy the short name into FLW_SHEET_NAME_BYTES. A name that is too long is cut in the middle and keeps "(model.py:30)"

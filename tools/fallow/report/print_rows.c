@@ -284,11 +284,11 @@ static void name_owners(struct chrome *chrome)
         flw_host_alloc(owners->names.text_bytes, sizeof *uses); /* by the name's offset */
     chrome->names = flw_host_alloc(owners->count, sizeof *chrome->names);
     for (uint32_t i = 0; i < owners->count; i++) {
-        uses[owners->shorts[i]]++;
+        uses[owners->list[i].brief]++;
     }
     for (uint32_t i = 0; i < owners->count; i++) {
         chrome->names[i] =
-            (uses[owners->shorts[i]] > 1 ? flw_owners_name : flw_owners_short_name)(owners, i);
+            (uses[owners->list[i].brief] > 1 ? flw_owners_name : flw_owners_short_name)(owners, i);
     }
     flw_host_free(uses);
 }

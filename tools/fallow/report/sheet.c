@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/sheet.h"
 
+#include <stdlib.h>
+
 #include "base/bits.h"
 #include "trace/trace/trace.h"
 
@@ -101,7 +103,7 @@ void flw_sheet_finish(struct flw_sheet *sheet)
     }
     flw_trace_destroy(sheet->trace);
     flw_program_destroy(sheet->program);
-    flw_host_free(sheet->owner_rule);
+    free(sheet->owner_rule);
     flw_host_free(sheet->policies);
     flw_host_free(sheet->results);
     *sheet = (struct flw_sheet){0};
