@@ -33,8 +33,11 @@ static void print(const char *const (*rows)[3], size_t width, const char *style)
         flw_table_cell(&table, rows[0][1], rows[i][1]);
         flw_table_cell(&table, rows[0][2], rows[i][2]);
     }
+    char columns[8];
+    snprintf(columns, sizeof columns, "%zu", width);
+    setenv("COLUMNS", columns, 1);
     FILE *out = open_memstream(&text, &length);
-    flw_table_print(&table, width, out);
+    flw_table_print(&table, out);
     fclose(out);
 }
 
@@ -53,17 +56,19 @@ static void a_table_that_fits_is_one(void **state)
 static void what_does_not_fit_goes_on_below(void **state)
 {
     (void)state;
-    print(plain, 19, NULL);
-    assert_string_equal(text, "name      one\n"
-                              "a           1\n"
-                              "longer  1,000\n"
+    static const char *const rows[][3] = {
+        {"name", "one", "other"}, {"longest", "1,000", "-"}, {NULL, NULL, NULL}};
+    static const char *const wide[][3] = {
+        {"name", "one", "other"}, {"longest", "1,000,000,000", "-"}, {NULL, NULL, NULL}};
+    print(rows, 20, NULL);
+    assert_string_equal(text, "name       one\n"
+                              "longest  1,000\n"
                               "\n"
-                              "name    other\n"
-                              "a           2\n"
-                              "longer      -\n");
+                              "name     other\n"
+                              "longest      -\n");
     drop(NULL);
-    print(plain, 1, NULL); /* a part has one column at least */
-    assert_non_null(strstr(text, "longer  1,000\n"));
+    print(wide, 20, NULL); /* a part has one column at least */
+    assert_non_null(strstr(text, "longest  1,000,000,000\n"));
 }
 
 static void a_long_name_has_a_line_of_its_own(void **state)

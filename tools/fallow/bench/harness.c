@@ -534,7 +534,7 @@ static void print_table(const struct flw_bench *bench)
             flw_table_cell(&table, "", text);
         }
     }
-    flw_table_print(&table, flw_terminal_columns(), out);
+    flw_table_print(&table, out);
     flw_terminal_close(out);
 }
 

@@ -154,8 +154,9 @@ static void print_row(const struct flw_table *table, size_t row, size_t first, s
     fputs(is_empty ? "" : style != NULL ? "\033[0m\n" : "\n", out);
 }
 
-void flw_table_print(struct flw_table *table, size_t width, FILE *out)
+void flw_table_print(struct flw_table *table, FILE *out)
 {
+    size_t width = flw_terminal_columns();
     size_t *widths = flw_host_alloc(table->column_count, sizeof *widths);
     for (size_t c = 0; c < table->column_count; c++) {
         table->head_count = flw_max(table->head_count, count_lines(table->columns[c].heading));

@@ -49,8 +49,8 @@ void flw_table_real(struct flw_table *table, const char *heading, int decimals, 
 /* A real with its sign. */
 void flw_table_change(struct flw_table *table, const char *heading, int decimals, double real);
 
-/* Print the table in parts, and free it. Each part has the first column and as many others as fit. In the first column,
+/* Print the table for the width of the terminal in parts, and free it. Each part has the first column and as many others as fit. In the first column,
  * a text longer than a third of the width has a line of its own. */
-void flw_table_print(struct flw_table *table, size_t width, FILE *out);
+void flw_table_print(struct flw_table *table, FILE *out);
 
 #endif

@@ -238,11 +238,8 @@ static bool print_results(const struct options *options, const struct flw_report
     bool is_to_stdout = options->json_path != NULL && flw_output_is_stdout(options->json_path);
     struct flw_draft draft;
     if (!is_to_stdout) {
-        struct flw_report_style style = {.columns = flw_terminal_columns(),
-                                         .uses_colour = flw_terminal_has_colour(),
-                                         .is_brief = options->is_brief};
         FILE *out = flw_terminal_open(false);
-        flw_report_print_table(report, &style, out);
+        flw_report_print_table(report, out);
         flw_terminal_close(out);
     }
     if (options->json_path == NULL) {
@@ -287,7 +284,8 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                     .has_device = needs_device(options),
                                     .is_sim = is_sim,
                                     .is_by_time = lag.is_by_time,
-                                    .finds_limit = options->finds_limit};
+                                    .finds_limit = options->finds_limit,
+                                    .is_brief = options->is_brief};
         code = print_results(options, &report) ? code : FLW_EXIT_FAILED;
     }
     flw_host_free(results);

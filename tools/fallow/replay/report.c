@@ -11,6 +11,7 @@
 
 #include "common/figures.h"
 #include "common/tabular.h"
+#include "common/terminal.h"
 #include "policies/plan.h"
 
 static struct flw_table begin_table(const struct flw_report *report)
@@ -18,17 +19,18 @@ static struct flw_table begin_table(const struct flw_report *report)
     return (struct flw_table){.unit = flw_unit_choose(report->setup->trace->peak_requested_bytes)};
 }
 
-const char *flw_report_label(const struct flw_report *report, const struct flw_policy *policy)
+/* Return the label of a policy: "async (model)" on the simulated device. */
+static const char *label_of(const struct flw_report *report, const struct flw_policy *policy)
 {
     return report->is_sim && policy->sim_label != NULL ? policy->sim_label : policy->name;
 }
 
 /* Return red if requests failed, bold for policies of the library. */
-static const char *style_of(const struct flw_run_result *result, bool uses_colour)
+static const char *style_of(const struct flw_run_result *result)
 {
     bool is_bad = result->failure_count != 0 && result->failure_count != FLW_NOT_APPLICABLE;
     bool is_ours = strncmp(result->policy->name, "fallow", 6) == 0;
-    return !uses_colour ? NULL : is_bad ? "\033[31m" : is_ours ? "\033[1m" : NULL;
+    return !flw_terminal_has_colour() ? NULL : is_bad ? "\033[31m" : is_ours ? "\033[1m" : NULL;
 }
 
 /* True if the bound of policies that never wait has a row of its own below the bound. */
@@ -83,21 +85,20 @@ static void add_row(const struct flw_report *report, const struct flw_run_result
     }
 }
 
-static void print_rows(const struct flw_report *report, const struct flw_report_style *style,
-                       FILE *out)
+static void print_rows(const struct flw_report *report, FILE *out)
 {
     struct flw_table table = begin_table(report);
     for (size_t i = 0; i < report->result_count; i++) {
         struct flw_run_result result = report->results[i];
-        const char *colour = style_of(&result, style->uses_colour);
-        add_row(report, &result, flw_report_label(report, result.policy), colour, &table);
+        const char *colour = style_of(&result);
+        add_row(report, &result, label_of(report, result.policy), colour, &table);
         if (has_without_wait(report, &result)) {
             result.statistics.peak_reserved_bytes = result.statistics.without_wait_bytes;
             result.smallest_limit_bytes = FLW_NOT_APPLICABLE;
             add_row(report, &result, FLW_PLAN_WITHOUT_WAIT, colour, &table);
         }
     }
-    flw_table_print(&table, style->columns, out);
+    flw_table_print(&table, out);
     fputs(
         "live, reserved: at the peak; growths: times that memory was taken from the driver; steals, "
         "waits: reuse of memory that another stream freed, and waits for it\n",
@@ -128,8 +129,7 @@ static void add_rate(struct flw_table *table, const char *heading, uint64_t coun
 }
 
 /* Print how often policies wait, in all of the trace and in its last quarter. */
-static void print_waits(const struct flw_report *report, const struct flw_report_style *style,
-                        FILE *out)
+static void print_waits(const struct flw_report *report, FILE *out)
 {
     struct flw_table table = begin_table(report);
     if (!has_waits(report)) {
@@ -142,7 +142,7 @@ static void print_waits(const struct flw_report *report, const struct flw_report
             continue;
         }
         flw_table_row(&table, NULL);
-        flw_table_name(&table, "policy", flw_report_label(report, result->policy));
+        flw_table_name(&table, "policy", label_of(report, result->policy));
         add_rate(&table, "host\nwaits", all->wait_count, all->alloc_count);
         add_rate(&table, "stream\nwaits", all->stream_wait_count, all->alloc_count);
         add_rate(&table, "driver\ncalls", all->driver_call_count, all->alloc_count);
@@ -151,23 +151,22 @@ static void print_waits(const struct flw_report *report, const struct flw_report
         add_rate(&table, "driver\ncalls", last->driver_call_count, last->alloc_count);
     }
     fputs("\nper 1,000 allocations\n", out);
-    flw_table_print(&table, style->columns, out);
+    flw_table_print(&table, out);
 }
 
 /* Print the reserved memory of each policy, and how to read it. */
-static void print_brief(const struct flw_report *report, const struct flw_report_style *style,
-                        FILE *out)
+static void print_brief(const struct flw_report *report, FILE *out)
 {
     struct flw_table table = begin_table(report);
     for (size_t i = 0; i < report->result_count; i++) {
         const struct flw_run_result *result = &report->results[i];
-        const char *label = flw_report_label(report, result->policy);
-        flw_table_row(&table, style_of(result, style->uses_colour));
+        const char *label = label_of(report, result->policy);
+        flw_table_row(&table, style_of(result));
         flw_table_name(&table, "at the peak", strcmp(label, "bound") == 0 ? "live bytes" : label);
         flw_table_bytes(&table, "reserved", result->statistics.peak_reserved_bytes);
         flw_table_real(&table, "reserved / live", 3, ratio_of(result));
     }
-    flw_table_print(&table, style->columns, out);
+    flw_table_print(&table, out);
     fputs("\nLower is better: no allocator can reserve less than the live bytes.\n", out);
 }
 
@@ -239,7 +238,7 @@ static void print_last_pass(const struct flw_report *report, const struct flw_ru
     const struct flw_run_counts *last = &result->last_pass;
     if (report->setup->pass_count > 1 && result->policy->allocates) {
         fprintf(out, "pass %u of %s: %s driver calls, %s events, %s remap waits\n",
-                report->setup->pass_count, flw_report_label(report, result->policy),
+                report->setup->pass_count, label_of(report, result->policy),
                 FLW_COUNT(last->driver_call_count), FLW_COUNT(last->event_count),
                 FLW_COUNT(last->remap_wait_count));
     }
@@ -289,7 +288,7 @@ static void print_verdict(const struct flw_report *report, FILE *out)
     if (subject == NULL || subject->statistics.peak_reserved_bytes == FLW_NOT_APPLICABLE) {
         return;
     }
-    fprintf(out, "%s reserves %s", flw_report_label(report, subject->policy),
+    fprintf(out, "%s reserves %s", label_of(report, subject->policy),
             FLW_SIZE(subject->statistics.peak_reserved_bytes));
     bool is_pytorch = trace->format != NULL && strstr(trace->format, "pytorch") != NULL;
     print_comparison(subject, is_pytorch ? "PyTorch reserved" : "the recorded allocator reserved",
@@ -308,8 +307,7 @@ static void print_verdict(const struct flw_report *report, FILE *out)
     fputc('\n', out);
 }
 
-void flw_report_print_table(const struct flw_report *report, const struct flw_report_style *style,
-                            FILE *out)
+void flw_report_print_table(const struct flw_report *report, FILE *out)
 {
     char note[FLW_PLAN_NOTE_BYTES];
     print_header(report, out);
@@ -321,11 +319,11 @@ void flw_report_print_table(const struct flw_report *report, const struct flw_re
         print_device(report, out);
     }
     fputc('\n', out);
-    if (style->is_brief) {
-        print_brief(report, style, out);
+    if (report->is_brief) {
+        print_brief(report, out);
     } else {
-        print_rows(report, style, out);
-        print_waits(report, style, out);
+        print_rows(report, out);
+        print_waits(report, out);
         fputc('\n', out);
     }
     for (size_t i = 0; i < report->result_count; i++) {
@@ -439,7 +437,7 @@ static void write_policy(const struct flw_report *report, const struct flw_run_r
     flw_json_count(out, "without_wait_bytes",
                    report->is_sim ? result->statistics.without_wait_bytes : FLW_NOT_APPLICABLE);
     write_times(result, out);
-    flw_json_text(out, "label", flw_report_label(report, result->policy));
+    flw_json_text(out, "label", label_of(report, result->policy));
     write_bool(out, "reserved_from_ledger", result->policy->allocates,
                result->is_reserved_from_ledger);
     FLW_JSON_COUNTS(

@@ -22,20 +22,11 @@ struct flw_report {
     bool is_sim;
     bool is_by_time; /* the clock's unit is ns of the trace; else events */
     bool finds_limit;
+    bool is_brief; /* the table has reserved bytes only, instead of all columns */
 };
 
-struct flw_report_style {
-    size_t columns; /* width of the terminal */
-    bool uses_colour;
-    bool is_brief; /* held bytes only, instead of all columns */
-};
-
-void flw_report_print_table(const struct flw_report *report, const struct flw_report_style *style,
-                            FILE *out);
+void flw_report_print_table(const struct flw_report *report, FILE *out);
 
 void flw_report_print_json(const struct flw_report *report, FILE *out);
-
-/* Return the label of a policy: "async (model)" on the simulated device. */
-const char *flw_report_label(const struct flw_report *report, const struct flw_policy *policy);
 
 #endif

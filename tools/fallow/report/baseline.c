@@ -180,7 +180,7 @@ static void add_numbers(node a, node b, const char *prefix, struct flw_table *ta
 }
 
 /* Print the changes of a trace or policy. Returns false if there are none. */
-static bool print_numbers(const struct match *match, size_t width, FILE *out)
+static bool print_numbers(const struct match *match, FILE *out)
 {
     struct flw_table table = {.row_count = 0};
     if (match->b != NULL) {
@@ -189,7 +189,7 @@ static bool print_numbers(const struct match *match, size_t width, FILE *out)
     bool differ = table.row_count != 0;
     if (differ) {
         fprintf(out, "%s%s%s\n", match->title, match->policy[0] == '\0' ? "" : " ", match->policy);
-        flw_table_print(&table, width, out);
+        flw_table_print(&table, out);
     }
     return differ;
 }
@@ -271,8 +271,7 @@ static void add_change(struct flw_table *table, const char *name, const uint64_t
 }
 
 /* Print the changed owners. Returns false if there are none. */
-static bool print_changes(const char *title, const char *when, struct changes *changes,
-                          size_t width, FILE *out)
+static bool print_changes(const char *title, const char *when, struct changes *changes, FILE *out)
 {
     struct flw_table table = {.unit =
                                   flw_unit_choose(flw_max(changes->bytes[0], changes->bytes[1]))};
@@ -296,11 +295,11 @@ static bool print_changes(const char *title, const char *when, struct changes *c
     }
     add_change(&table, "all", changes->bytes);
     fprintf(out, "%s, by owner, %s\n", title, when);
-    flw_table_print(&table, width, out);
+    flw_table_print(&table, out);
     return true;
 }
 
-static bool print_owners(const struct match *match, size_t width, FILE *out)
+static bool print_owners(const struct match *match, FILE *out)
 {
     static const char *const moments[][2] = {
         {"at_peak", "at the peak"},
@@ -317,7 +316,7 @@ static bool print_owners(const struct match *match, size_t width, FILE *out)
         if (before->kind == FLW_JSON_OBJECT && after->kind == FLW_JSON_OBJECT) {
             add_owners(&changes, before, 0);
             add_owners(&changes, after, 1);
-            differ |= print_changes(match->title, moments[i][1], &changes, width, out);
+            differ |= print_changes(match->title, moments[i][1], &changes, out);
         }
         flw_host_free(changes.list);
     }
@@ -327,18 +326,18 @@ static bool print_owners(const struct match *match, size_t width, FILE *out)
 /* ---- both ---- */
 
 void flw_baseline_print_diff(const struct flw_json_tree *a, const struct flw_json_tree *b,
-                             size_t columns, FILE *out)
+                             FILE *out)
 {
     struct matches matches = match_reports(a, b, true), turned = match_reports(b, a, true);
     bool differ = false;
     for (size_t i = 0; i < matches.count; i++) {
-        differ |= print_numbers(&matches.list[i], columns, out);
+        differ |= print_numbers(&matches.list[i], out);
     }
     print_missing(&matches, "the first", out);
     print_missing(&turned, "the second", out);
     for (size_t i = 0; i < matches.count; i++) {
         if (matches.list[i].policy[0] == '\0') {
-            differ |= print_owners(&matches.list[i], columns, out);
+            differ |= print_owners(&matches.list[i], out);
         }
     }
     if (!differ) {

@@ -21,7 +21,7 @@ bool flw_baseline_read_bytes(const char *text, size_t length, struct flw_json_tr
 /* Print every number that differs, the policies that only one report has, and the owners that hold more or less. Traces
  * are matched by title; two reports of one file each match whatever the names of the files. */
 void flw_baseline_print_diff(const struct flw_json_tree *a, const struct flw_json_tree *b,
-                             size_t columns, FILE *out);
+                             FILE *out);
 
 /* True if `now` holds no more, and fails no more requests, than `then`. Otherwise message names the worst policy and
  * its growth, or reports that no policy is in both. */

@@ -46,7 +46,7 @@ bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice
 uint64_t flw_job_oom_time(const struct flw_rank *record);
 
 /* Print the comparison. Requires a settled job with at least one record. */
-void flw_job_print_text(const struct flw_job *job, size_t columns, FILE *out);
+void flw_job_print_text(const struct flw_job *job, FILE *out);
 /* Write the member "job" of the report's JSON. */
 void flw_job_print_json(const struct flw_job *job, struct flw_json_writer *out);
 /* Print the records, one per line. */

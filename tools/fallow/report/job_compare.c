@@ -330,7 +330,7 @@ static void print_head(const struct reading *reading, FILE *out)
 }
 
 /* Print the owners of which the first rank out of memory held more than the others. */
-static void print_more_than_others(const struct reading *reading, size_t width, FILE *out)
+static void print_more_than_others(const struct reading *reading, FILE *out)
 {
     size_t count = 0;
     struct owner *owners = list_owners(reading, reading->first, &count);
@@ -345,12 +345,12 @@ static void print_more_than_others(const struct reading *reading, size_t width, 
         }
         fprintf(out, "it held more then than the other %zu at their peaks:\n",
                 reading->comparable_count - 1);
-        flw_table_print(&table, width, out);
+        flw_table_print(&table, out);
     }
     flw_host_free(owners);
 }
 
-static void print_oom(const struct reading *reading, size_t width, FILE *out)
+static void print_oom(const struct reading *reading, FILE *out)
 {
     char first_name[FLW_RANK_NAME_BYTES], second_name[FLW_RANK_NAME_BYTES];
     char owner[FLW_RANK_NAME_BYTES];
@@ -372,11 +372,11 @@ static void print_oom(const struct reading *reading, size_t width, FILE *out)
     }
     fprintf(out, " and held %s; free on the device: %s\n", FLW_SIZE(first->oom_held_bytes),
             FLW_SIZE(first->free_bytes));
-    print_more_than_others(reading, width, out);
+    print_more_than_others(reading, out);
 }
 
 /* Print the owners of which one rank has more than the mean, largest excess first, from 1 MiB. */
-static void print_imbalance(const struct reading *reading, size_t width, FILE *out)
+static void print_imbalance(const struct reading *reading, FILE *out)
 {
     size_t count = 0;
     struct owner *owners = list_owners(reading, NULL, &count);
@@ -401,12 +401,12 @@ static void print_imbalance(const struct reading *reading, size_t width, FILE *o
         }
         fprintf(out, "\nimbalance, each rank at its peak: the most of one and the mean of %zu\n",
                 reading->comparable_count);
-        flw_table_print(&table, width, out);
+        flw_table_print(&table, out);
     }
     flw_host_free(owners);
 }
 
-static void print_limits(const struct reading *reading, size_t width, FILE *out)
+static void print_limits(const struct reading *reading, FILE *out)
 {
     if (!reading->has_limit) {
         fputs("\nno limit is known: set --limit, or record a run that runs out of memory\n", out);
@@ -430,7 +430,7 @@ static void print_limits(const struct reading *reading, size_t width, FILE *out)
         has_borrowed |= !is_own;
     }
     fputs("\nnearest to the limit\n", out);
-    flw_table_print(&table, width, out);
+    flw_table_print(&table, out);
     fputs("nearest for: the share of the time in which the rank was nearest to its limit\n", out);
     if (has_borrowed) {
         fputs(reading->job->limit_bytes != 0
@@ -441,13 +441,13 @@ static void print_limits(const struct reading *reading, size_t width, FILE *out)
     flw_host_free(places);
 }
 
-void flw_job_print_text(const struct flw_job *job, size_t columns, FILE *out)
+void flw_job_print_text(const struct flw_job *job, FILE *out)
 {
     struct reading reading = read_job(job);
     print_head(&reading, out);
-    print_oom(&reading, columns, out);
-    print_imbalance(&reading, columns, out);
-    print_limits(&reading, columns, out);
+    print_oom(&reading, out);
+    print_imbalance(&reading, out);
+    print_limits(&reading, out);
     flw_host_free(reading.places);
 }
 

@@ -186,7 +186,7 @@ static bool write_landing(const struct flw_report_options *options, const struct
     }
     flw_draft_begin(&text, "");
     if (job != NULL) {
-        flw_job_print_text(job, flw_terminal_columns(), text.file);
+        flw_job_print_text(job, text.file);
     }
     bool is_good = flw_draft_end(&text, true, NULL);
     flw_draft_begin(&draft, "");
@@ -202,19 +202,16 @@ static bool write_landing(const struct flw_report_options *options, const struct
 static void print_screen(const struct flw_report_options *options, const struct flw_sheet *sheets,
                          size_t count, bool has_several, const struct flw_job *job)
 {
-    struct flw_print_style style = {.is_ascii = options->is_ascii || !flw_terminal_is_utf8(),
-                                    .columns = flw_terminal_columns(),
-                                    .uses_colour = flw_terminal_has_colour(),
-                                    .has_times = options->shows_times};
     FILE *out = flw_terminal_open(options->is_ascii);
     if (!has_several || count == 1) {
-        flw_print_text(&sheets[0], &style, out);
+        flw_print_text(&sheets[0], options->is_ascii || !flw_terminal_is_utf8(),
+                       options->shows_times, out);
     } else {
-        flw_print_landing(sheets, count, &style, out);
+        flw_print_landing(sheets, count, out);
     }
     if (job != NULL) {
         fputc('\n', out);
-        flw_job_print_text(job, style.columns, out);
+        flw_job_print_text(job, out);
     }
     flw_terminal_close(out);
 }

@@ -16,14 +16,8 @@
 
 #define FLW_PRINT_SCHEMA 1 /* version of the JSON; raised by changes that break readers */
 
-struct flw_print_style {
-    size_t columns; /* width of the terminal */
-    bool is_ascii;
-    bool uses_colour;
-    bool has_times; /* a column of host times */
-};
-
-void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style *style, FILE *out);
+/* Print the report for the terminal. `is_ascii`: without other characters. `has_times`: with a column of host times. */
+void flw_print_text(const struct flw_sheet *sheet, bool is_ascii, bool has_times, FILE *out);
 
 /* Print {"schema": 1, "traces": [...], "job": {...}}: an object per trace, which has an object per policy. Without
  * traces or a job (NULL), the member is left out. */
@@ -55,7 +49,6 @@ void flw_print_folded(const struct flw_sheet *sheet, enum flw_sheet_moment momen
 void flw_print_chrome(const struct flw_sheet *sheet, enum flw_sheet_moment moment, FILE *out);
 
 /* Print the ratio of each policy for several traces, one row per trace. */
-void flw_print_landing(const struct flw_sheet *sheets, size_t count,
-                       const struct flw_print_style *style, FILE *out);
+void flw_print_landing(const struct flw_sheet *sheets, size_t count, FILE *out);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "common/figures.h"
 #include "common/tabular.h"
+#include "common/terminal.h"
 
 #define SPARKS       60
 #define MAP_WIDTH    78
@@ -155,7 +156,7 @@ static void add_owner(struct flw_table *table, const struct flw_sheet *sheet,
 
 /* Print the largest owners at a moment, and the rest as one row. */
 static void print_holding(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
-                          const char *title, const struct flw_print_style *style, FILE *out)
+                          const char *title, bool is_ascii, FILE *out)
 {
     const struct flw_sheet_holding *holding = &sheet->holdings[moment];
     struct flw_sheet_owner rest = {
@@ -177,16 +178,16 @@ static void print_holding(const struct flw_sheet *sheet, enum flw_sheet_moment m
             rest.count += owner->count;
             continue;
         }
-        add_owner(&table, sheet, holding, owner, of, style->is_ascii);
+        add_owner(&table, sheet, holding, owner, of, is_ascii);
         for (size_t s = 0; has_left && s < sheet->stretch_count; s++) {
             left.bytes[s] -= of->bytes[s];
         }
     }
     if (rest.count != 0) {
-        add_owner(&table, sheet, holding, &rest, has_left ? &left : NULL, style->is_ascii);
+        add_owner(&table, sheet, holding, &rest, has_left ? &left : NULL, is_ascii);
     }
     fprintf(out, "\n%s\n", title);
-    flw_table_print(&table, style->columns, out);
+    flw_table_print(&table, out);
     if (has_left) {
         fprintf(out,
                 "by %ss: when it was allocated, from the first to the last %s of the recording\n",
@@ -200,18 +201,17 @@ static void print_rule(const struct flw_sheet *sheet, FILE *out)
 }
 
 /* Print the owners. Returns false if the recording has no call stacks. */
-static bool print_owners(const struct flw_sheet *sheet, const struct flw_print_style *style,
-                         FILE *out)
+static bool print_owners(const struct flw_sheet *sheet, bool is_ascii, FILE *out)
 {
     if (sheet->category_count[FLW_SHEET_BY_OWNER] == 0) {
         return false;
     }
     if (sheet->oom.count == 0 ||
         sheet->holdings[FLW_SHEET_AT_OOM].bytes != sheet->holdings[FLW_SHEET_AT_PEAK].bytes) {
-        print_holding(sheet, FLW_SHEET_AT_PEAK, "Live memory at the peak, by owner", style, out);
+        print_holding(sheet, FLW_SHEET_AT_PEAK, "Live memory at the peak, by owner", is_ascii, out);
     }
     print_holding(sheet, FLW_SHEET_SURVIVORS,
-                  "Allocated during the recording and not freed, by owner", style, out);
+                  "Allocated during the recording and not freed, by owner", is_ascii, out);
     print_rule(sheet, out);
     return true;
 }
@@ -219,8 +219,7 @@ static bool print_owners(const struct flw_sheet *sheet, const struct flw_print_s
 /* ---- out of memory ---- */
 
 /* Print the outcome of the failed request in each replayed policy. */
-static void print_answers(const struct flw_sheet_oom *oom, const struct flw_print_style *style,
-                          FILE *out)
+static void print_answers(const struct flw_sheet_oom *oom, FILE *out)
 {
     static const char *const outcomes[] = {[FLW_SHEET_SERVED] = "is served",
                                            [FLW_SHEET_REFUSED] = "fails",
@@ -244,7 +243,7 @@ static void print_answers(const struct flw_sheet_oom *oom, const struct flw_prin
                 FLW_SIZE(oom->limit_bytes),
                 oom->is_limit_given ? "--limit" : "the memory reserved or free then");
     }
-    flw_table_print(&table, style->columns, out);
+    flw_table_print(&table, out);
     fprintf(out, "fits from: the smallest limit that serves the request%s\n",
             oom->is_searched ? "" : " (not searched: the program is too long)");
 }
@@ -272,13 +271,14 @@ static void print_oom_facts(const struct flw_sheet_oom *oom, FILE *out)
 }
 
 /* Print the owners at that moment, the advice, and the same request elsewhere. */
-static void print_oom(const struct flw_sheet *sheet, const struct flw_print_style *style, FILE *out)
+static void print_oom(const struct flw_sheet *sheet, bool is_ascii, FILE *out)
 {
     if (sheet->category_count[FLW_SHEET_BY_OWNER] != 0) {
-        print_holding(sheet, FLW_SHEET_AT_OOM, "Live memory when it ran out, by owner", style, out);
+        print_holding(sheet, FLW_SHEET_AT_OOM, "Live memory when it ran out, by owner", is_ascii,
+                      out);
     }
     fprintf(out, "\nWhat to do: %s\n", sheet->advice.text);
-    print_answers(&sheet->oom, style, out);
+    print_answers(&sheet->oom, out);
 }
 
 /* ---- policies ---- */
@@ -339,20 +339,19 @@ static void print_setting(const struct flw_sheet *sheet, FILE *out)
     }
 }
 
-static void print_table(const struct flw_sheet *sheet, const struct flw_print_style *style,
-                        FILE *out)
+static void print_table(const struct flw_sheet *sheet, bool has_times, FILE *out)
 {
     const struct flw_sheet_policy *reference = sheet->reference;
     struct flw_table table = {.unit = flw_unit_choose(sheet->trace->peak_requested_bytes)};
     for (size_t i = 0; i < sheet->policy_count; i++) {
-        add_policy(sheet, &sheet->policies[i], style->has_times, &table);
+        add_policy(sheet, &sheet->policies[i], has_times, &table);
         if (sheet->policies[i].result->statistics.without_wait_bytes != FLW_NOT_APPLICABLE &&
             flw_plan_may_wait(sheet->program, sheet->lag_units)) {
-            add_policy(sheet, NULL, style->has_times, &table);
+            add_policy(sheet, NULL, has_times, &table);
         }
     }
     print_setting(sheet, out);
-    flw_table_print(&table, style->columns, out);
+    flw_table_print(&table, out);
     fprintf(out, "reserved: taken from the driver at the peak; fragmented: free memory outside the "
                  "largest hole; bound: no allocator can reserve less");
     if (reference != NULL) {
@@ -366,13 +365,13 @@ static void print_table(const struct flw_sheet *sheet, const struct flw_print_st
 
 /* ---- the screen ---- */
 
-static void print_head(const struct flw_sheet *sheet, const struct flw_print_style *style,
-                       FILE *out)
+static void print_head(const struct flw_sheet *sheet, FILE *out)
 {
+    bool uses_colour = flw_terminal_has_colour();
     const struct flw_trace *trace = sheet->trace;
     size_t stream_count = sheet->program->stream_count;
-    fprintf(out, "%s%s: %s%s\n", style->uses_colour ? "\033[1m" : "", sheet->title, sheet->headline,
-            style->uses_colour ? "\033[0m" : "");
+    fprintf(out, "%s%s: %s%s\n", uses_colour ? "\033[1m" : "", sheet->title, sheet->headline,
+            uses_colour ? "\033[0m" : "");
     if (sheet->oom.count != 0) {
         print_oom_facts(&sheet->oom, out);
     }
@@ -395,11 +394,10 @@ static void print_head(const struct flw_sheet *sheet, const struct flw_print_sty
 }
 
 /* Print a heap without a history: the owners and the holes. */
-static void print_state(const struct flw_sheet *sheet, const struct flw_print_style *style,
-                        FILE *out)
+static void print_state(const struct flw_sheet *sheet, bool is_ascii, FILE *out)
 {
     const struct flw_sheet_policy *recorded = flw_sheet_find(sheet, "recorded");
-    print_holding(sheet, FLW_SHEET_AT_END, "Live memory at the dump, by owner", style, out);
+    print_holding(sheet, FLW_SHEET_AT_END, "Live memory at the dump, by owner", is_ascii, out);
     print_rule(sheet, out);
     if (recorded != NULL && flw_sheet_frame(recorded, "peak reserved") != NULL) {
         print_map(recorded, "at the dump", out);
@@ -407,23 +405,23 @@ static void print_state(const struct flw_sheet *sheet, const struct flw_print_st
     fprintf(out, "\n%s\n", sheet->advice.text);
 }
 
-void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style *style, FILE *out)
+void flw_print_text(const struct flw_sheet *sheet, bool is_ascii, bool has_times, FILE *out)
 {
     const struct flw_sheet_policy *reference = sheet->reference;
     const struct flw_sheet_policy *best = sheet->best;
     const struct flw_sheet_policy *mapped = reference;
-    print_head(sheet, style, out);
+    print_head(sheet, out);
     if (sheet->is_state) {
-        print_state(sheet, style, out);
+        print_state(sheet, is_ascii, out);
         return;
     }
     if (sheet->oom.count != 0) {
-        print_oom(sheet, style, out);
+        print_oom(sheet, is_ascii, out);
     }
-    bool has_owners = print_owners(sheet, style, out);
-    print_table(sheet, style, out);
+    bool has_owners = print_owners(sheet, is_ascii, out);
+    print_table(sheet, has_times, out);
     if (reference != NULL) {
-        print_sparks(sheet, reference, best, style->is_ascii, out);
+        print_sparks(sheet, reference, best, is_ascii, out);
     }
     if (mapped == NULL || flw_sheet_frame(mapped, "peak reserved") == NULL) {
         mapped = best;
@@ -463,8 +461,7 @@ static const char *format_ratio(const struct flw_sheet_policy *policy, char *out
     return out;
 }
 
-void flw_print_landing(const struct flw_sheet *sheets, size_t count,
-                       const struct flw_print_style *style, FILE *out)
+void flw_print_landing(const struct flw_sheet *sheets, size_t count, FILE *out)
 {
     const struct flw_sheet *widest = flw_sheet_widest(sheets, count);
     uint64_t most_bytes = 0;
@@ -484,7 +481,7 @@ void flw_print_landing(const struct flw_sheet *sheets, size_t count,
         }
     }
     fputs("Reserved over live memory, each at its peak, by allocator; 1.000 is the least\n\n", out);
-    flw_table_print(&table, style->columns, out);
+    flw_table_print(&table, out);
     for (size_t i = 0; i < count; i++) {
         if (sheets[i].of_devices[0] != '\0') {
             fprintf(out, "\n%s\n%s\n", sheets[i].title, sheets[i].of_devices);

@@ -266,7 +266,7 @@ static int run_diff(int argc, char **argv)
         bool is_read = read_side(paths[0], &rule, &a) && read_side(paths[1], &rule, &b);
         if (is_read) {
             FILE *out = flw_terminal_open(false);
-            flw_baseline_print_diff(&a, &b, flw_terminal_columns(), out);
+            flw_baseline_print_diff(&a, &b, out);
             flw_terminal_close(out);
         }
         code = is_read ? FLW_EXIT_OK : FLW_EXIT_FAILED;
@@ -329,7 +329,7 @@ static bool write_merged(const struct merge_settings *settings, const struct flw
     }
     if (!flw_report_is_stdout(settings->json_path)) {
         FILE *out = flw_terminal_open(false);
-        flw_job_print_text(job, flw_terminal_columns(), out);
+        flw_job_print_text(job, out);
         flw_terminal_close(out);
     }
     return true;
