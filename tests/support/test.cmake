@@ -55,6 +55,7 @@ function(flw_add_test kind module)
   endif()
   add_executable(${program} ${TEST_SOURCES})
   flw_target(${program})
+  target_compile_options(${program} PRIVATE -Wno-unused-parameter) # of cmocka: void **state
   target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${TEST_INCLUDES})
   target_compile_definitions(${program} PRIVATE ${TEST_DEFINITIONS} ${FLW_EMULATOR_DEFINITION})
   target_link_libraries(${program} PRIVATE ${TEST_LIBRARIES} Threads::Threads ${CMAKE_DL_LIBS})

@@ -55,17 +55,38 @@ static inline void command_write(const char *name, const void *bytes, size_t cou
     assert_int_equal(fclose(file), 0);
 }
 
-/* Runs a shell line in the folder, the command's path as $F; its exit code. */
+/* Run a shell line in the folder, with the program in PATH and its path as $F. Returns the exit code. */
 static inline int command_run(const char *line)
 {
     char whole[2048];
-    snprintf(whole, sizeof whole, "cd '%s' && F='%s' && { %s\n} >out 2>err", folder,
-             getenv("FALLOW_COMMAND"), line);
+    const char *program = getenv("FALLOW_COMMAND");
+    snprintf(whole, sizeof whole, "cd '%s' && F='%s' && PATH='%.*s':$PATH && { %s\n} >out 2>err",
+             folder, program, (int)(strrchr(program, '/') - program), program, line);
     int status = system(whole);
     assert_true(WIFEXITED(status));
     command_read("out", out_text);
     command_read("err", error_text);
     return WEXITSTATUS(status);
+}
+
+/* command_expect(line, texts ...): fail unless the line ends with 0 and prints all of the texts. */
+#define command_expect(...) command_expect_all((const char *const[]){__VA_ARGS__, NULL})
+static inline void command_expect_all(const char *const *line)
+{
+    int code = command_run(line[0]);
+    if (code != 0) {
+        fail_msg("%d from '%s': %s", code, line[0], error_text);
+    }
+    for (const char *const *text = line + 1; *text != NULL; text++) {
+        flw_test_expect_in(out_text, *text);
+    }
+}
+
+/* Fail unless the line ends with 0 and prints this text alone. */
+static inline void command_expect_text(const char *line, const char *text)
+{
+    command_expect(line);
+    assert_string_equal(out_text, text);
 }
 
 /* What ran last wrote one line of error, with `what` in it. */

@@ -7,7 +7,7 @@ if(TARGET fallow)
     set(clock jumping_clock)
     set(clock_environment "FALLOW_CLOCK=$<TARGET_FILE:jumping_clock>")
   endif()
-  flw_add_test(unit replay SOURCES test_replay.c DEPENDS fallow fallow-simcuda simcuda-libcuda ${clock}
+  flw_add_test(unit replay SOURCES test_replay.c DEPENDS fallow fallow-simcuda simcuda-libcuda ${clock} LIBRARIES flw_trace flw_base
     ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" ${FLW_DEMO_ENVIRONMENT}
       ${clock_environment})
   flw_add_test(unit trace_command SOURCES test_trace_command.c DEPENDS fallow

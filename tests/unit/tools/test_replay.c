@@ -8,20 +8,8 @@
 
 #include <sys/stat.h>
 
-/* `fallow` with these arguments, in the folder; returns the exit code. */
-static int run(const char *arguments)
-{
-    char line[1024];
-    snprintf(line, sizeof line, "\"$F\" %s", arguments);
-    return command_run(line);
-}
-
-static void expect_error(const char *arguments, int code, const char *what)
-{
-    char line[1024];
-    snprintf(line, sizeof line, "\"$F\" %s", arguments);
-    command_expect_error(line, code, what);
-}
+#include "trace/io/json.h"
+#include "trace/trace/trace.h"
 
 static int make_folder(void **state)
 {
@@ -36,8 +24,7 @@ static int make_folder(void **state)
 
 static void the_table_of_a_tiny_trace_is_as_written_here(void **state)
 {
-    (void)state;
-    assert_int_equal(run("replay tiny.ftext --policy recorded,bound"), 0);
+    command_expect("fallow replay tiny.ftext --policy recorded,bound");
     assert_string_equal(error_text, "");
     assert_string_equal(
         out_text,
@@ -62,12 +49,11 @@ static void the_table_of_a_tiny_trace_is_as_written_here(void **state)
         "bound, no wait       -      -    -    -      -\n"
         "live, reserved: at the peak; growths: times that memory was taken from the driver; steals, "
         "waits:\n    reuse of memory that another stream freed, and waits for it\n\n");
-    assert_int_equal(run("replay tiny.ftext --policy recorded,bound --lag 0"), 0);
+    command_expect("fallow replay tiny.ftext --policy recorded,bound --lag 0");
     assert_null(strstr(out_text, "no wait"));
     assert_null(strstr(out_text, "device "));
-    assert_int_equal(run("replay tiny.ftext --brief"), 0);
-    assert_string_equal(
-        out_text,
+    command_expect_text(
+        "fallow replay tiny.ftext --brief",
         "trace   tiny.ftext: 7 events, 3 allocations, 2 streams, 1 block live at the start\n"
         "device  simulated device, 80 GiB, kernels 2,000 events late, rule checker on\n"
         "\n"
@@ -84,77 +70,18 @@ static void the_table_of_a_tiny_trace_is_as_written_here(void **state)
 
 /* --- JSON --- */
 
-static const char *skip_space(const char *at)
-{
-    return at + strspn(at, " \n\t");
-}
-
-static const char *skip_value(const char *at);
-
-static const char *skip_string(const char *at)
-{
-    if (*at++ != '"') {
-        return NULL;
-    }
-    for (; *at != '"'; at++) {
-        if ((unsigned char)*at < 0x20 || (*at == '\\' && *++at == '\0')) {
-            return NULL;
-        }
-    }
-    return at + 1;
-}
-
-/* Members of an object or items of an array, after the opening bracket. */
-static const char *skip_members(const char *at, char end)
-{
-    at = skip_space(at);
-    if (*at == end) {
-        return at + 1;
-    }
-    for (;;) {
-        if (end == '}') {
-            at = skip_string(skip_space(at));
-            at = at == NULL ? NULL : skip_space(at);
-            if (at == NULL || *at++ != ':') {
-                return NULL;
-            }
-        }
-        at = skip_value(skip_space(at));
-        at = at == NULL ? NULL : skip_space(at);
-        if (at == NULL || (*at != ',' && *at != end)) {
-            return NULL;
-        }
-        if (*at++ == end) {
-            return at;
-        }
-    }
-}
-
-/* NULL if this is no JSON. */
-static const char *skip_value(const char *at)
-{
-    static const char *const words[] = {"null", "true", "false"};
-    if (*at == '{' || *at == '[') {
-        return skip_members(at + 1, *at == '{' ? '}' : ']');
-    }
-    if (*at == '"') {
-        return skip_string(at);
-    }
-    for (size_t i = 0; i < 3; i++) {
-        if (strncmp(at, words[i], strlen(words[i])) == 0) {
-            return at + strlen(words[i]);
-        }
-    }
-    char *end = NULL;
-    strtod(at, &end);
-    return end == at || strchr("-0123456789", *at) == NULL ? NULL : end;
-}
-
+/* Fail unless the text is one JSON value. */
 static void expect_json(const char *text)
 {
-    const char *end = skip_value(skip_space(text));
-    assert_non_null(end);
-    assert_string_equal(skip_space(end), "");
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    static struct flw_json json;
+    struct flw_input input;
+    assert_true(flw_input_open_bytes(&input, text, strlen(text), "output", message));
+    json = (struct flw_json){.input = &input};
+    if (!flw_json_skip(&json, flw_json_next(&json)) || flw_json_next(&json) != FLW_JSON_END) {
+        fail_msg("%s: %s", message, text);
+    }
+    flw_input_close(&input);
 }
 
 static void json_has_every_promised_key(void **state)
@@ -180,46 +107,37 @@ static void json_has_every_promised_key(void **state)
         "\"smallest_limit_bytes\": null",
         "\"without_wait_bytes\": 10485760",
         "\"ns_per_op\": null"};
-    (void)state;
-    assert_int_equal(run("replay tiny.ftext --policy bound --lag 17 --json -"), 0);
+    command_expect("fallow replay tiny.ftext --policy bound --lag 17 --json -");
     expect_json(out_text);
     assert_null(strstr(out_text, "policy  ")); /* no table */
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        if (strstr(out_text, keys[i]) == NULL) {
-            fail_msg("%s is not in %s", keys[i], out_text);
-        }
+        flw_test_expect_in(out_text, keys[i]);
     }
 }
 
 static void json_goes_to_a_file_beside_the_table(void **state)
 {
-    (void)state;
-    assert_int_equal(run("replay tiny.ftext --policy bound --json result.json"), 0);
-    assert_non_null(strstr(out_text, "bound"));
+    command_expect("fallow replay tiny.ftext --policy bound --json result.json", "bound");
     command_read("result.json", out_text);
     expect_json(out_text);
-    assert_int_equal(run("replay tiny.ftext --policy bound --json result.json; ls -1"), 0);
-    assert_non_null(strstr(out_text, "result.json\n"));
+    command_expect("fallow replay tiny.ftext --policy bound --json result.json; ls -1",
+                   "result.json\n");
     assert_null(strstr(out_text, "result.json.")); /* nothing temporary stays */
 }
 
 static void a_trace_is_read_from_standard_input_too(void **state)
 {
-    (void)state;
-    assert_int_equal(run("replay - --policy bound < tiny.ftext"), 0);
-    assert_non_null(strstr(out_text, "bound "));
-    assert_int_equal(run("report - --policy bound < tiny.ftext"), 0);
-    assert_int_equal(run("replay - --policy bound < /dev/null; exit $? #"), 1);
+    command_expect("fallow replay - --policy bound < tiny.ftext", "bound ");
+    command_expect("fallow report - --policy bound < tiny.ftext");
+    assert_int_equal(command_run("fallow replay - --policy bound < /dev/null; exit $? #"), 1);
     assert_non_null(strstr(error_text, "the file is empty"));
 }
 
 static void any_file_name_keeps_the_json_json(void **state)
 {
-    (void)state;
-    assert_int_equal(run("replay tiny.ftext --policy bound >/dev/null; cp tiny.ftext "
-                         "'a\"b\\c\td\303\251'; ls"),
-                     0);
-    assert_int_equal(run("replay 'a\"b\\c\td\303\251' --policy bound --json -"), 0);
+    command_expect("fallow replay tiny.ftext --policy bound >/dev/null; cp tiny.ftext "
+                   "'a\"b\\c\td\303\251'; ls");
+    command_expect("fallow replay 'a\"b\\c\td\303\251' --policy bound --json -");
     expect_json(out_text);
     assert_non_null(strstr(out_text, "a\\\"b\\\\c\\u0009d"));
 }
@@ -246,8 +164,7 @@ static const char *const allocating[] = {"fallow",  "fallow-memory-first", "driv
 
 static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **state)
 {
-    (void)state;
-    assert_int_equal(run("replay tiny.ftext --json -"), 0);
+    command_expect("fallow replay tiny.ftext --json -");
     assert_string_equal(error_text, "");
     expect_json(out_text);
     assert_non_null(strstr(out_text, "\"label\": \"async (model)\""));
@@ -269,11 +186,10 @@ static void the_demo_breaks_no_rule_at_any_lag(void **state)
 {
     static const char *const lags[] = {"0", "200", "2000", "20000"};
     char arguments[512];
-    (void)state;
     for (size_t i = 0; i < sizeof lags / sizeof *lags; i++) {
-        snprintf(arguments, sizeof arguments, "replay '%s' --json - --lag %s",
+        snprintf(arguments, sizeof arguments, "fallow replay '%s' --json - --lag %s",
                  getenv("FALLOW_DEMO"), lags[i]);
-        assert_int_equal(run(arguments), 0);
+        command_expect(arguments);
         for (size_t j = 0; j < ALLOCATING_COUNT; j++) {
             assert_int_equal(get_count(allocating[j], "failures"), 0);
             assert_int_equal(get_count(allocating[j], "violations"), 0);
@@ -286,33 +202,28 @@ static void the_demo_breaks_no_rule_at_any_lag(void **state)
 /* A graph's memory is never an ordinary block's, nor the other way round, and is reused by graphs. */
 static void memory_of_private_pools_is_kept_apart(void **state)
 {
-    (void)state;
-    assert_int_equal(run("gen serve --mode graph --steps 20 --max-seqs 16 -o graph.ftext"), 0);
-    assert_int_equal(run("replay graph.ftext --lag 0 --no-times --repeat 2 --json - "
-                         "--policy fallow,fallow-memory-first,pytorch,async"),
-                     0);
-    assert_non_null(strstr(out_text, "\"private_pools\": 1,"));
+    command_expect("fallow gen serve --mode graph --steps 20 --max-seqs 16 -o graph.ftext");
+    command_expect("fallow replay graph.ftext --lag 0 --no-times --repeat 2 --json - "
+                   "--policy fallow,fallow-memory-first,pytorch,async",
+                   "\"private_pools\": 1,");
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(get_count(allocating[i], "failures"), 0);
         assert_int_equal(get_count(allocating[i], "violations"), 0);
     }
-    assert_int_equal(command_run("printf '#fallow-trace 1\\ndevice 0\\nstream 0\\nfields none\\n"
-                                 "A 0 0 67108864 0 pool=1\\nF 0 0 0\\nA 0 1 67108864 0\\nF 0 1 0\\n"
-                                 "A 0 2 67108864 0 pool=1\\nF 0 2 0\\n' >pool.ftext"),
-                     0);
-    assert_int_equal(run("replay pool.ftext --lag 0 --no-times --json - "
-                         "--policy fallow,fallow-memory-first,pytorch,async"),
-                     0);
+    command_expect("printf '#fallow-trace 1\\ndevice 0\\nstream 0\\nfields none\\n"
+                   "A 0 0 67108864 0 pool=1\\nF 0 0 0\\nA 0 1 67108864 0\\nF 0 1 0\\n"
+                   "A 0 2 67108864 0 pool=1\\nF 0 2 0\\n' >pool.ftext");
+    command_expect("fallow replay pool.ftext --lag 0 --no-times --json - "
+                   "--policy fallow,fallow-memory-first,pytorch,async");
     for (size_t i = 0; i < 2; i++) {
         uint64_t reserved_bytes = get_count(allocating[i], "peak_reserved_bytes");
         assert_true(reserved_bytes >= 128 << 20 && reserved_bytes < 136 << 20);
     }
     assert_int_equal(get_count("pytorch", "peak_reserved_bytes"), 128 << 20);
     assert_int_equal(get_count("async", "peak_reserved_bytes"), 64 << 20);
-    assert_int_equal(run("replay pool.ftext --policy fallow,async"), 0);
-    assert_non_null(strstr(out_text,
-                           "1 private pool (captured graphs), kept apart by fallow; given to "
-                           "everybody by async\n"));
+    command_expect("fallow replay pool.ftext --policy fallow,async",
+                   "1 private pool (captured graphs), kept apart by fallow; given to "
+                   "everybody by async\n");
 }
 
 /* Idle memory is released only when the host waits. */
@@ -321,10 +232,9 @@ static void a_release_threshold_gives_back_what_is_idle(void **state)
     static const char *const names[] = {"async", "async:release_threshold=0,sync_every=50",
                                         "async:release_threshold=max,sync_every=50"};
     char arguments[512];
-    (void)state;
-    snprintf(arguments, sizeof arguments, "replay '%s' --json - --policy %s,%s,%s,bound",
+    snprintf(arguments, sizeof arguments, "fallow replay '%s' --json - --policy %s,%s,%s,bound",
              getenv("FALLOW_DEMO"), names[0], names[1], names[2]);
-    assert_int_equal(run(arguments), 0);
+    command_expect(arguments);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(get_count(names[i], "violations"), 0);
         assert_true(get_count(names[i], "peak_reserved_bytes") >=
@@ -346,11 +256,10 @@ static void every_setting_of_pytorch_serves_the_demo_by_the_rules(void **state)
         "pytorch-expandable:roundup_power2_divisions=8",
     };
     char arguments[1024];
-    (void)state;
-    snprintf(arguments, sizeof arguments, "replay '%s' --json - --policy %s,%s,%s,%s,%s,%s,%s",
-             getenv("FALLOW_DEMO"), names[0], names[1], names[2], names[3], names[4], names[5],
-             names[6]);
-    assert_int_equal(run(arguments), 0);
+    snprintf(arguments, sizeof arguments,
+             "fallow replay '%s' --json - --policy %s,%s,%s,%s,%s,%s,%s", getenv("FALLOW_DEMO"),
+             names[0], names[1], names[2], names[3], names[4], names[5], names[6]);
+    command_expect(arguments);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_int_equal(get_count(names[i], "failures"), 0);
         assert_int_equal(get_count(names[i], "violations"), 0);
@@ -366,9 +275,7 @@ static void every_setting_of_pytorch_serves_the_demo_by_the_rules(void **state)
 
 static void lag_zero_is_labelled(void **state)
 {
-    (void)state;
-    assert_int_equal(run("replay tiny.ftext --policy driver --lag 0"), 0);
-    assert_non_null(strstr(out_text, "no GPU work"));
+    command_expect("fallow replay tiny.ftext --policy driver --lag 0", "no GPU work");
 }
 
 /* Two blocks with a time in between: the lag decides whether the device has finished by then. */
@@ -386,39 +293,37 @@ static void a_lag_is_of_events_or_of_times(void **state)
                 {"1s", "kernels 1 s late", "\"lag\": 1000000000,", "ns of trace time"},
                 {"0ms", "no GPU work", "\"lag\": 0,", "events"}};
     char line[128], unit[64];
-    (void)state;
     command_write("timed.ftext", timed, sizeof timed - 1);
     for (size_t i = 0; i < sizeof lags / sizeof *lags; i++) {
-        snprintf(line, sizeof line, "replay timed.ftext --policy driver --lag %s", lags[i].option);
-        assert_int_equal(run(line), 0);
-        flw_test_expect_in(out_text, lags[i].says);
+        snprintf(line, sizeof line, "fallow replay timed.ftext --policy driver --lag %s",
+                 lags[i].option);
+        command_expect(line, lags[i].says);
         strcat(line, " --json -");
-        assert_int_equal(run(line), 0);
-        flw_test_expect_in(out_text, lags[i].json);
+        command_expect(line, lags[i].json);
         snprintf(unit, sizeof unit, "\"lag_unit\": \"%s\"", lags[i].unit);
         flw_test_expect_in(out_text, unit);
     }
-    assert_int_equal(run("replay timed.ftext --policy bound --lag 4999us --json -"), 0);
+    command_expect("fallow replay timed.ftext --policy bound --lag 4999us --json -");
     assert_int_equal(get_count("bound", "without_wait_bytes"), 4 << 20);
-    assert_int_equal(run("replay timed.ftext --policy bound --lag 5ms --json -"), 0);
+    command_expect("fallow replay timed.ftext --policy bound --lag 5ms --json -");
     assert_int_equal(get_count("bound", "without_wait_bytes"), 8 << 20);
-    assert_int_equal(run("report timed.ftext --policy bound --lag 200us"), 0);
-    flw_test_expect_in(out_text, "kernels 200 us late)");
+    command_expect("fallow report timed.ftext --policy bound --lag 200us", "kernels 200 us late)");
     /* tiny.ftext has no times; none are needed for no work at all */
-    expect_error("replay tiny.ftext --policy driver --lag 5ms", 1,
-                 "tiny.ftext has no times, so that no lag can be in times; give it in events");
-    expect_error("report tiny.ftext --policy driver --lag 5ms", 1, "give it in events: --lag 2000");
-    assert_int_equal(run("replay tiny.ftext --policy driver --lag 0s"), 0);
+    command_expect_error(
+        "fallow replay tiny.ftext --policy driver --lag 5ms", 1,
+        "tiny.ftext has no times, so that no lag can be in times; give it in events");
+    command_expect_error("fallow report tiny.ftext --policy driver --lag 5ms", 1,
+                         "give it in events: --lag 2000");
+    command_expect("fallow replay tiny.ftext --policy driver --lag 0s");
 }
 
 static void threads_serve_the_demo_without_breaking_a_rule(void **state)
 {
     char arguments[512];
-    (void)state;
     snprintf(arguments, sizeof arguments,
-             "replay '%s' --json - --threads --policy fallow-memory-first,fallow",
+             "fallow replay '%s' --json - --threads --policy fallow-memory-first,fallow",
              getenv("FALLOW_DEMO"));
-    assert_int_equal(run(arguments), 0);
+    command_expect(arguments);
     static const char *const names[] = {"fallow-memory-first", "fallow"};
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(get_count(names[i], "threads"), 2);
@@ -430,8 +335,9 @@ static void threads_serve_the_demo_without_breaking_a_rule(void **state)
 static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **state)
 {
     char arguments[512];
-    (void)state;
-    assert_int_equal(run("replay tiny.ftext --json - --limit 7M --policy pytorch,driver,bound"), 1);
+    assert_int_equal(
+        command_run("fallow replay tiny.ftext --json - --limit 7M --policy pytorch,driver,bound"),
+        1);
     flw_test_expect_in(error_text, "policy pytorch failed 3 of 4 requests (75 %) within 7 MiB; "
                                    "the first was 3,145,728 bytes; ");
     flw_test_expect_in(error_text, "fallow: policy driver failed ");
@@ -439,42 +345,45 @@ static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **sta
     assert_int_not_equal(get_count("pytorch", "failures"), 0);
     assert_int_not_equal(get_count("driver", "failures"), 0);
     assert_true(get_count("pytorch", "peak_reserved_bytes") <= 7 << 20);
-    assert_int_equal(run("replay tiny.ftext --json - --find-limit --policy driver,pytorch"), 0);
+    command_expect("fallow replay tiny.ftext --json - --find-limit --policy driver,pytorch");
     uint64_t limit_bytes = get_count("driver", "smallest_limit_bytes");
     assert_true(limit_bytes >= 8 << 20 && limit_bytes <= 12 << 20);
     assert_true(get_count("pytorch", "smallest_limit_bytes") <= 42 << 20);
-    snprintf(arguments, sizeof arguments, "replay tiny.ftext --json - --limit %llu --policy driver",
+    snprintf(arguments, sizeof arguments,
+             "fallow replay tiny.ftext --json - --limit %llu --policy driver",
              (unsigned long long)limit_bytes);
-    assert_int_equal(run(arguments), 0);
+    command_expect(arguments);
     assert_string_equal(error_text, "");
     assert_int_equal(get_count("driver", "failures"), 0);
 }
 
 static void a_device_has_the_bytes_that_it_is_given(void **state)
 {
-    (void)state;
-    assert_int_equal(run("replay tiny.ftext --json - --device-bytes 10M --policy driver,fallow"),
-                     0);
-    assert_non_null(strstr(out_text, "\"device_bytes\": 10485760"));
+    command_expect("fallow replay tiny.ftext --json - --device-bytes 10M --policy driver,fallow",
+                   "\"device_bytes\": 10485760");
     assert_int_equal(get_count("driver", "failures"), 0);
     assert_int_equal(get_count("fallow", "failures"), 0);
-    assert_int_equal(run("replay tiny.ftext --device-bytes 6M --policy driver,fallow --limit 1G"),
-                     1);
+    assert_int_equal(
+        command_run("fallow replay tiny.ftext --device-bytes 6M --policy driver,fallow --limit 1G"),
+        1);
     flw_test_expect_in(out_text, "device  simulated device, 6 MiB, limit 1 GiB, ");
     assert_int_equal(
-        run("replay tiny.ftext --json - --device-bytes 6M --policy driver,fallow --limit 1G"), 1);
+        command_run(
+            "fallow replay tiny.ftext --json - --device-bytes 6M --policy driver,fallow --limit 1G"),
+        1);
     assert_int_equal(get_count("driver", "failures"), 2); /* the driver's steps are 2 MiB */
     assert_int_equal(get_count("fallow", "failures"), 1);
     assert_true(get_count("fallow", "peak_reserved_bytes") <= 6 << 20);
-    expect_error("replay tiny.ftext --device 0 --device-bytes 6M", 2, "a GPU has what it has");
-    expect_error("replay tiny.ftext --device-bytes 0", 2, "--device-bytes '0' is not a number");
+    command_expect_error("fallow replay tiny.ftext --device 0 --device-bytes 6M", 2,
+                         "a GPU has what it has");
+    command_expect_error("fallow replay tiny.ftext --device-bytes 0", 2,
+                         "--device-bytes '0' is not a number");
 }
 
 static void a_second_pass_is_counted_apart(void **state)
 {
-    (void)state;
-    assert_int_equal(run("replay tiny.ftext --json - --repeat 3 --policy driver"), 0);
-    assert_non_null(strstr(out_text, "\"last_pass\": {\"number\": 3, \"driver_calls\": "));
+    command_expect("fallow replay tiny.ftext --json - --repeat 3 --policy driver",
+                   "\"last_pass\": {\"number\": 3, \"driver_calls\": ");
     assert_int_equal(get_count("driver", "grow_operations"), 12);
 }
 
@@ -483,15 +392,13 @@ static void a_second_pass_is_counted_apart(void **state)
 static void waits_are_counted_where_the_host_stops(void **state)
 {
     char text[1024] = "#fallow-trace 1\ndevice 0\nstream 0\nfields times\n";
-    (void)state;
     for (unsigned i = 0; i < 10; i++) {
         size_t length = strlen(text);
         snprintf(text + length, sizeof text - length, "A %u %u 4096 0\nF %u %u 0\n", 100000 * i, i,
                  100000 * i + 1000, i);
     }
     command_write("ten.ftext", text, strlen(text));
-    assert_int_equal(run("replay ten.ftext --policy driver,fallow --lag 50us --json - --repeat 2"),
-                     0);
+    command_expect("fallow replay ten.ftext --policy driver,fallow --lag 50us --json - --repeat 2");
     assert_int_equal(get_count("driver", "waits"), 20);
     assert_int_equal(get_count("driver", "host_wait"), 20 * 49000);
     assert_int_equal(get_count("driver", "stream_waits"), 0);
@@ -507,17 +414,17 @@ static void waits_are_counted_where_the_host_stops(void **state)
                                  "\"remap_waits\": null, \"stream_waits\": 0, \"allocations\": 2}");
     assert_int_equal(get_count("fallow", "waits"),
                      0); /* no wait for the trial of the device either */
-    assert_int_equal(run("replay ten.ftext --policy driver,fallow --lag 50us --no-times"), 0);
-    flw_test_expect_in(out_text, "per 1,000 allocations\n"
-                                 "          host  stream  driver  last quarter:  stream  driver\n"
-                                 "policy   waits   waits   calls     host waits   waits   calls\n"
-                                 "driver  1000.0     0.0  2000.0         1000.0     0.0  2000.0\n");
-    assert_int_equal(run("replay ten.ftext --policy driver,fallow --lag 1us --json -"), 0);
+    command_expect("fallow replay ten.ftext --policy driver,fallow --lag 50us --no-times",
+                   "per 1,000 allocations\n"
+                   "          host  stream  driver  last quarter:  stream  driver\n"
+                   "policy   waits   waits   calls     host waits   waits   calls\n"
+                   "driver  1000.0     0.0  2000.0         1000.0     0.0  2000.0\n");
+    command_expect("fallow replay ten.ftext --policy driver,fallow --lag 1us --json -");
     assert_int_equal(get_count("driver", "waits"), 0); /* all work is done by the driver's call */
-    assert_int_equal(run("replay ten.ftext --policy driver,fallow --lag 1us"), 0);
+    command_expect("fallow replay ten.ftext --policy driver,fallow --lag 1us");
     assert_null(strstr(out_text, "per 1,000"));
-    assert_int_equal(run("replay tiny.ftext --policy driver,fallow --threads --json -"), 0);
-    flw_test_expect_in(out_text, "\"last_quarter\": null"); /* threads have no common moment */
+    command_expect("fallow replay tiny.ftext --policy driver,fallow --threads --json -",
+                   "\"last_quarter\": null"); /* threads have no common moment */
 }
 
 /* A check of the bound without a wait: a policy that held less has waited. */
@@ -525,15 +432,14 @@ static void who_holds_less_than_without_a_wait_has_waited(void **state)
 {
     static const char *const lags[] = {"20us", "500us", "5ms", "50ms"};
     size_t held_count = 0;
-    (void)state;
-    assert_int_equal(
-        run("gen random multi-stream --count 600 --shared 20 --max 64M --cap 1G --streams 3 "
-            "-o several.ftext"),
-        0);
+    command_expect(
+        "fallow gen random multi-stream --count 600 --shared 20 --max 64M --cap 1G --streams 3 "
+        "-o several.ftext");
     for (size_t i = 0; i < sizeof lags / sizeof *lags; i++) {
         char line[128];
-        snprintf(line, sizeof line, "replay several.ftext --no-times --json - --lag %s", lags[i]);
-        assert_int_equal(run(line), 0);
+        snprintf(line, sizeof line, "fallow replay several.ftext --no-times --json - --lag %s",
+                 lags[i]);
+        command_expect(line);
         uint64_t least_bytes = get_count("bound", "without_wait_bytes");
         assert_true(least_bytes > get_count("bound", "peak_reserved_bytes"));
         for (size_t j = 0; j < ALLOCATING_COUNT; j++) {
@@ -552,11 +458,9 @@ static void a_gpus_driver_is_asked_for_nothing_but_its_own_calls(void **state)
 {
     static const char *const policies[] = {"fallow", "driver", "async", "pytorch"};
     char what[64];
-    (void)state;
-    assert_int_equal(
-        command_run("LD_LIBRARY_PATH=$(dirname $F)/../lib/driver $F replay $FALLOW_DEMO --device 0 "
-                    "--policy fallow,driver,async,pytorch --json -"),
-        0);
+    command_expect(
+        "LD_LIBRARY_PATH=$(dirname $F)/../lib/driver fallow replay $FALLOW_DEMO --device 0 "
+        "--policy fallow,driver,async,pytorch --json -");
     assert_string_equal(error_text, "");
     assert_non_null(strstr(out_text, "\"simulated\": false"));
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
@@ -575,22 +479,20 @@ static void a_gpus_driver_is_asked_for_nothing_but_its_own_calls(void **state)
 static void expect_repeats(const char *arguments)
 {
     char line[1024], expected[COMMAND_TEXT_BYTES];
-    snprintf(line, sizeof line, "\"$F\" replay %s --no-times", arguments);
-    assert_int_equal(command_run(line), 0);
+    snprintf(line, sizeof line, "fallow replay %s --no-times", arguments);
+    command_expect(line);
     memcpy(expected, out_text, sizeof expected);
-    snprintf(line, sizeof line, "LD_PRELOAD=\"$FALLOW_CLOCK\" \"$F\" replay %s --no-times",
+    snprintf(line, sizeof line, "LD_PRELOAD=\"$FALLOW_CLOCK\" fallow replay %s --no-times",
              arguments);
-    assert_int_equal(command_run(line), 0);
-    assert_string_equal(out_text, expected);
+    command_expect_text(line, expected);
 }
 
 static void no_count_depends_on_the_hosts_clock(void **state)
 {
-    (void)state;
     if (getenv("FALLOW_CLOCK") == NULL) {
         skip();
     }
-    assert_int_equal(run("gen random rmm --count 200 --max 1G -o random.ftext"), 0);
+    command_expect("fallow gen random rmm --count 200 --max 1G -o random.ftext");
     expect_repeats("random.ftext --find-limit --repeat 2");
     expect_repeats(
         "random.ftext --policy fallow:segments=1,fallow-memory-first:segments=1 --find-limit");
@@ -599,41 +501,42 @@ static void no_count_depends_on_the_hosts_clock(void **state)
 
 static void a_gpu_that_is_not_there_is_named(void **state)
 {
-    (void)state;
-    expect_error("replay tiny.ftext --device 1000", 1, "");
+    command_expect_error("fallow replay tiny.ftext --device 1000", 1, "");
 }
 
 /* --- errors --- */
 
 static void a_wrong_command_line_is_named_and_ends_with_2(void **state)
 {
-    (void)state;
-    expect_error("reply tiny.ftext", 2, "'reply'");
-    expect_error("replay", 2, "needs a trace");
-    expect_error("replay tiny.ftext again.ftext", 2, "'again.ftext'");
-    expect_error("replay tiny.ftext --policy bound,nobody", 2, "'nobody'");
-    expect_error("replay tiny.ftext --policy ''", 2, "no policy ''");
-    expect_error("replay tiny.ftext --policy bound:size=1", 2, "bound has no setting 'size'");
-    expect_error("replay tiny.ftext --policy async:", 2, "leave the colon out");
-    expect_error("replay tiny.ftext --policy bound,async:release_threshold=low", 2,
-                 "release_threshold=low is not a number of bytes");
-    expect_error("replay tiny.ftext --policy pytorch:max_split_size_mb=20", 2,
-                 "max_split_size_mb=20 is not a whole number from 21");
-    expect_error("replay tiny.ftext --policy", 2, "--policy needs a value");
-    expect_error("replay tiny.ftext --device gpu", 2, "'gpu'");
-    expect_error("replay tiny.ftext --lag soon", 2, "'soon'");
-    expect_error("replay tiny.ftext --lag=soon", 2, "--lag 'soon' is neither a number of events");
-    expect_error("replay tiny.ftext --lag -1", 2, "'-1'");
-    expect_error("replay tiny.ftext --lag 99999999999999999999", 2, "--lag");
-    expect_error("replay tiny.ftext --lag 4611686018427387904", 2, "--lag");
-    expect_error("replay tiny.ftext --lag 4611686019s", 2, "--lag");
-    expect_error("replay tiny.ftext --lag us", 2, "'us'");
-    expect_error("replay tiny.ftext --lag 5mss", 2, "nor a time, such as 200us, 5ms or 1s");
-    expect_error("replay tiny.ftext --lag 5m", 2, "'5m'");
-    expect_error("replay tiny.ftext --limit 0", 2, "'0'");
-    expect_error("replay tiny.ftext --limit 4X", 2, "'4X'");
-    expect_error("replay tiny.ftext --limit 99999999T", 2, "'99999999T'");
-    expect_error("replay tiny.ftext --colour", 2, "'--colour'");
+    command_expect_error("fallow reply tiny.ftext", 2, "'reply'");
+    command_expect_error("fallow replay", 2, "needs a trace");
+    command_expect_error("fallow replay tiny.ftext again.ftext", 2, "'again.ftext'");
+    command_expect_error("fallow replay tiny.ftext --policy bound,nobody", 2, "'nobody'");
+    command_expect_error("fallow replay tiny.ftext --policy ''", 2, "no policy ''");
+    command_expect_error("fallow replay tiny.ftext --policy bound:size=1", 2,
+                         "bound has no setting 'size'");
+    command_expect_error("fallow replay tiny.ftext --policy async:", 2, "leave the colon out");
+    command_expect_error("fallow replay tiny.ftext --policy bound,async:release_threshold=low", 2,
+                         "release_threshold=low is not a number of bytes");
+    command_expect_error("fallow replay tiny.ftext --policy pytorch:max_split_size_mb=20", 2,
+                         "max_split_size_mb=20 is not a whole number from 21");
+    command_expect_error("fallow replay tiny.ftext --policy", 2, "--policy needs a value");
+    command_expect_error("fallow replay tiny.ftext --device gpu", 2, "'gpu'");
+    command_expect_error("fallow replay tiny.ftext --lag soon", 2, "'soon'");
+    command_expect_error("fallow replay tiny.ftext --lag=soon", 2,
+                         "--lag 'soon' is neither a number of events");
+    command_expect_error("fallow replay tiny.ftext --lag -1", 2, "'-1'");
+    command_expect_error("fallow replay tiny.ftext --lag 99999999999999999999", 2, "--lag");
+    command_expect_error("fallow replay tiny.ftext --lag 4611686018427387904", 2, "--lag");
+    command_expect_error("fallow replay tiny.ftext --lag 4611686019s", 2, "--lag");
+    command_expect_error("fallow replay tiny.ftext --lag us", 2, "'us'");
+    command_expect_error("fallow replay tiny.ftext --lag 5mss", 2,
+                         "nor a time, such as 200us, 5ms or 1s");
+    command_expect_error("fallow replay tiny.ftext --lag 5m", 2, "'5m'");
+    command_expect_error("fallow replay tiny.ftext --limit 0", 2, "'0'");
+    command_expect_error("fallow replay tiny.ftext --limit 4X", 2, "'4X'");
+    command_expect_error("fallow replay tiny.ftext --limit 99999999T", 2, "'99999999T'");
+    command_expect_error("fallow replay tiny.ftext --colour", 2, "'--colour'");
 }
 
 static void an_option_that_is_none_is_named_with_where_to_look(void **state)
@@ -641,59 +544,58 @@ static void an_option_that_is_none_is_named_with_where_to_look(void **state)
     static const char *const subcommands[] = {"replay", "report", "run",        "record", "audit",
                                               "layout", "top",    "bench pair", "doctor"};
     char line[64], what[64];
-    (void)state;
     for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
         size_t length = strcspn(subcommands[i], " ");
-        snprintf(line, sizeof line, "%s --colour", subcommands[i]);
+        snprintf(line, sizeof line, "fallow %s --colour", subcommands[i]);
         snprintf(what, sizeof what, "fallow: %.*s has no option '--colour'; see fallow %.*s --help",
                  (int)length, subcommands[i], (int)length, subcommands[i]);
-        expect_error(line, 2, what);
+        command_expect_error(line, 2, what);
     }
-    expect_error("record -x", 2, "record has no option '-x'");
-    expect_error("doctor --json=all", 2, "--json takes no value");
-    expect_error("run --mode", 2, "--mode needs a value; see fallow run --help");
-    expect_error("bench pair --count 0", 2, "from 1 to");
-    expect_error("bench pair --size 4X", 2, "from 1 to 1099511627776");
+    command_expect_error("fallow record -x", 2, "record has no option '-x'");
+    command_expect_error("fallow doctor --json=all", 2, "--json takes no value");
+    command_expect_error("fallow run --mode", 2, "--mode needs a value; see fallow run --help");
+    command_expect_error("fallow bench pair --count 0", 2, "from 1 to");
+    command_expect_error("fallow bench pair --size 4X", 2, "from 1 to 1099511627776");
 }
 
 static void a_file_that_is_no_trace_is_named_and_ends_with_1(void **state)
 {
-    (void)state;
-    expect_error("replay missing.pickle", 1, "missing.pickle");
-    expect_error("replay .", 1, ".: ");
-    expect_error("replay /dev/null", 1, "/dev/null");
-    expect_error("replay out", 1, "out"); /* empty */
+    command_expect_error("fallow replay missing.pickle", 1, "missing.pickle");
+    command_expect_error("fallow replay .", 1, ".: ");
+    command_expect_error("fallow replay /dev/null", 1, "/dev/null");
+    command_expect_error("fallow replay out", 1, "out"); /* empty */
 }
 
 static void a_recording_without_room_fails_the_bench(void **state)
 {
-    (void)state;
     assert_int_equal(
-        command_run("ulimit -f 16; $F bench pair --count 400000 --record whole.ftrace"), 1);
+        command_run("ulimit -f 16; fallow bench pair --count 400000 --record whole.ftrace"), 1);
     assert_non_null(strstr(error_text, "the recording is not whole"));
     assert_non_null(strstr(error_text, "whole.ftrace"));
-    assert_int_equal(run("bench pair --count 20000 --record whole.ftrace"), 0);
-    assert_int_equal(run("trace verify whole.ftrace"), 0);
+    command_expect("fallow bench pair --count 20000 --record whole.ftrace");
+    command_expect("fallow trace verify whole.ftrace");
 }
 
 static void an_unwritable_output_is_named_and_leaves_nothing(void **state)
 {
     char path[256];
     struct stat about;
-    (void)state;
-    assert_int_equal(run("replay tiny.ftext --policy bound --json nowhere/result.json"), 1);
+    assert_int_equal(
+        command_run("fallow replay tiny.ftext --policy bound --json nowhere/result.json"), 1);
     assert_non_null(strstr(error_text, "nowhere/result.json: cannot create a file"));
-    assert_int_equal(run("replay tiny.ftext --policy bound --json ."), 1);
+    assert_int_equal(command_run("fallow replay tiny.ftext --policy bound --json ."), 1);
     assert_non_null(strstr(error_text, ".: cannot write: Is a directory"));
     if (access("/dev/full", W_OK) == 0) {
-        assert_int_equal(run("replay tiny.ftext --policy bound --json /dev/full"), 1);
-        assert_non_null(strstr(error_text, "/dev/full: cannot write: No space"));
-        assert_int_equal(run("replay tiny.ftext --policy bound > /dev/full; exit $? #"), 1);
-        assert_int_equal(run("replay tiny.ftext --policy bound --json - > /dev/full; exit $? #"),
+        assert_int_equal(command_run("fallow replay tiny.ftext --policy bound --json /dev/full"),
                          1);
+        assert_non_null(strstr(error_text, "/dev/full: cannot write: No space"));
+        assert_int_equal(
+            command_run("fallow replay tiny.ftext --policy bound > /dev/full; exit $? #"), 1);
+        assert_int_equal(
+            command_run("fallow replay tiny.ftext --policy bound --json - > /dev/full; exit $? #"),
+            1);
     }
-    assert_int_equal(command_run("exec 3>&1; { sleep 0.2; $F --help; echo $? >&3; } | true"), 0);
-    assert_string_equal(out_text, "1\n");
+    command_expect_text("exec 3>&1; { sleep 0.2; fallow --help; echo $? >&3; } | true", "1\n");
     assert_non_null(strstr(error_text, "its reader ended"));
     snprintf(path, sizeof path, "%s/nowhere", folder);
     assert_int_not_equal(stat(path, &about), 0);
@@ -702,19 +604,15 @@ static void an_unwritable_output_is_named_and_leaves_nothing(void **state)
 static void help_and_version_say_what_there_is(void **state)
 {
     char line[64];
-    (void)state;
-    assert_int_equal(run("--help"), 0);
-    assert_non_null(strstr(out_text, "replay"));
-    assert_int_equal(run("replay --help"), 0);
-    assert_non_null(strstr(out_text, "--find-limit"));
+    command_expect("fallow --help", "replay");
+    command_expect("fallow replay --help", "--find-limit");
     for (size_t i = 0; i < ALLOCATING_COUNT; i++) {
         snprintf(line, sizeof line, "\n  %s ", allocating[i]);
         assert_non_null(strstr(out_text, line));
     }
     assert_non_null(strstr(out_text, "release_threshold: a number of bytes"));
-    assert_int_equal(run("--version"), 0);
-    assert_non_null(strstr(out_text, "malloc"));
-    assert_int_equal(run(""), 2);
+    command_expect("fallow --version", "malloc");
+    assert_int_equal(command_run("fallow "), 2);
 }
 
 int main(void)

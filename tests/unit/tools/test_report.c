@@ -37,7 +37,7 @@ static int make_traces(void **state)
     }
     command_write("tiny.ftext", command_trace, sizeof command_trace - 1);
     command_write("heap.ftext", heap_trace, sizeof heap_trace - 1);
-    return command_run("\"$F\" gen " PIN_TRACE " -o pin.ftext");
+    return command_run("fallow gen " PIN_TRACE " -o pin.ftext");
 }
 
 /* --- numbers -------------------------------------------------------------------------------------
@@ -45,14 +45,11 @@ static int make_traces(void **state)
 
 static void the_numbers_of_a_known_trace_are_the_known_ones(void **state)
 {
-    (void)state;
-    assert_int_equal(
-        command_run("\"$F\" report tiny.ftext --no-times --policy driver,bound --json -"), 0);
-    flw_test_expect_in(out_text, "\"ops\": 9, \"allocs\": 3, \"frees\": 3, \"initial_blocks\": 1");
-    flw_test_expect_in(out_text, "\"bound_bytes\": 8388608, \"without_wait_bytes\": 10485760");
-    flw_test_expect_in(out_text,
-                       "{\"name\": \"driver\", \"label\": \"driver\", \"allocates\": true, "
-                       "\"peak_requested_bytes\": 8388608");
+    command_expect("fallow report tiny.ftext --no-times --policy driver,bound --json -",
+                   "\"ops\": 9, \"allocs\": 3, \"frees\": 3, \"initial_blocks\": 1",
+                   "\"bound_bytes\": 8388608, \"without_wait_bytes\": 10485760",
+                   "{\"name\": \"driver\", \"label\": \"driver\", \"allocates\": true, "
+                   "\"peak_requested_bytes\": 8388608");
     /* The driver gives 3 MiB as 4 of its pages, and 1 MiB as 2: at the peak 4 + 2 + 4. */
     flw_test_expect_in(out_text, "\"peak_reserved_bytes\": 10485760");
     flw_test_expect_in(out_text, "{\"owner\": \"stream 7\", \"bytes\": 5242880, \"blocks\": 2}");
@@ -60,19 +57,14 @@ static void the_numbers_of_a_known_trace_are_the_known_ones(void **state)
     flw_test_expect_in(out_text, "\"internal_waste_bytes\": 2097152, \"external_waste_bytes\": 0");
     flw_test_expect_in(out_text, "\"calls\": {\"alloc\": 4, \"free\": 3, \"create\": 0");
     flw_test_expect_in(out_text, "\"ns_per_op\": null");
-    assert_int_equal(
-        command_run("\"$F\" report tiny.ftext --policy bound --html - | "
-                    "grep -o '\"bound_bytes\":8388608,\"without_wait_bytes\":10485760'"),
-        0);
+    command_expect("fallow report tiny.ftext --policy bound --html - | "
+                   "grep -o '\"bound_bytes\":8388608,\"without_wait_bytes\":10485760'");
 }
 
 static void the_recorded_heap_is_the_traces_own(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("\"$F\" report heap.ftext --no-times --policy recorded --json -"),
-                     0);
-    flw_test_expect_in(out_text,
-                       "\"peak_reserved_bytes\": 10485760, \"end_reserved_bytes\": 10485760");
+    command_expect("fallow report heap.ftext --no-times --policy recorded --json -",
+                   "\"peak_reserved_bytes\": 10485760, \"end_reserved_bytes\": 10485760");
     /* At the peak: 1 MiB free below the block that is kept, 2 above, none in the second segment. */
     flw_test_expect_in(out_text,
                        "\"segments\": 2, \"blocks\": 2, \"holes\": 2, \"hole_bytes\": 3145728, "
@@ -83,16 +75,13 @@ static void the_recorded_heap_is_the_traces_own(void **state)
 /* Under a limit a request fails, and the report contains the size of the largest hole. */
 static void a_failure_is_told_with_the_largest_hole(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("\"$F\" report tiny.ftext --no-times --lag 0 --limit 9M "
-                                 "--policy driver --json -"),
-                     0);
-    flw_test_expect_in(out_text,
-                       "\"failures\": 1, \"first_failure\": {\"op\": 5, \"bytes\": 4194304, "
-                       "\"largest_hole_bytes\": 0, \"hole_bytes\": 0}");
-    flw_test_expect_in(out_text, "\"bound_bytes\": 8388608, \"without_wait_bytes\": 8388608, "
-                                 "\"packed_bytes\": 8388608");
-    flw_test_expect_in(out_text, "Every policy failed a request");
+    command_expect("fallow report tiny.ftext --no-times --lag 0 --limit 9M "
+                   "--policy driver --json -",
+                   "\"failures\": 1, \"first_failure\": {\"op\": 5, \"bytes\": 4194304, "
+                   "\"largest_hole_bytes\": 0, \"hole_bytes\": 0}",
+                   "\"bound_bytes\": 8388608, \"without_wait_bytes\": 8388608, "
+                   "\"packed_bytes\": 8388608",
+                   "Every policy failed a request");
 }
 
 /* --- golden files --------------------------------------------------------------------------------
@@ -101,8 +90,8 @@ static void a_failure_is_told_with_the_largest_hole(void **state)
 static void expect_golden(const char *arguments, const char *name)
 {
     char line[1024];
-    snprintf(line, sizeof line, "\"$F\" report pin.ftext " PIN_OPTIONS " %s", arguments);
-    assert_int_equal(command_run(line), 0);
+    snprintf(line, sizeof line, "fallow report pin.ftext " PIN_OPTIONS " %s", arguments);
+    command_expect(line);
     assert_string_equal(error_text, "");
     char path[512];
     static char golden[COMMAND_TEXT_BYTES];
@@ -116,7 +105,6 @@ static void expect_golden(const char *arguments, const char *name)
 
 static void text_json_and_csv_are_the_golden_ones(void **state)
 {
-    (void)state;
     if (getenv("FALLOW_GOLDEN") == NULL) {
         skip();
     }
@@ -129,37 +117,31 @@ static void the_screen_fits_80_columns_of_ascii(void **state)
 {
     static const char *const traces[] = {"pin.ftext", "plain.ftext"}; /* one stream, and two */
     char line[512];
-    (void)state;
     if (getenv("FALLOW_DEMO") == NULL) {
         skip();
     }
-    assert_int_equal(command_run("\"$F\" trace dump \"$FALLOW_DEMO\" | "
-                                 "sed '/^[LW] /d; s/ stack=.*//' >plain.ftext"),
-                     0);
+    command_expect("fallow trace dump \"$FALLOW_DEMO\" | "
+                   "sed '/^[LW] /d; s/ stack=.*//' >plain.ftext");
     for (size_t i = 0; i < 2; i++) {
         snprintf(line, sizeof line,
-                 "COLUMNS=80 \"$F\" report %s --ascii >screen; wc -l screen; "
+                 "COLUMNS=80 fallow report %s --ascii >screen; wc -l screen; "
                  "LC_ALL=C awk 'length > 80' screen; LC_ALL=C grep -c '[^ -~]' screen; true",
                  traces[i]);
-        assert_int_equal(command_run(line), 0);
+        command_expect(line);
         long lines = strtol(out_text, NULL, 10);
         assert_in_range(lines, 12, 50);
         assert_string_equal(strchr(out_text, ' '), " screen\n0\n"); /* no long line, all of ASCII */
     }
-    assert_int_equal(command_run("grep '^bound' screen"), 0);
-    flw_test_expect_in(out_text, "\nbound, no wait          13.01     1.000 ");
+    command_expect("grep '^bound' screen", "\nbound, no wait          13.01     1.000 ");
 }
 
 static void the_screen_of_the_demo_begins_with_its_owners(void **state)
 {
-    (void)state;
     if (getenv("FALLOW_DEMO") == NULL) {
         skip();
     }
-    assert_int_equal(command_run("\"$F\" report \"$FALLOW_DEMO\" --no-times --policy "
-                                 "fallow-memory-first,pytorch >screen && sed -n '1p;4,15p' screen"),
-                     0);
-    assert_string_equal(out_text,
+    command_expect_text("fallow report \"$FALLOW_DEMO\" --no-times --policy "
+                        "fallow-memory-first,pytorch >screen && sed -n '1p;4,15p' screen",
                         "demo.ftrace: peak live memory 13.0 GiB after 377 ms; largest owners: 4 "
                         "GiB allocate_kv_cache\n"
                         "\n"
@@ -174,18 +156,15 @@ static void the_screen_of_the_demo_begins_with_its_owners(void **state)
                         "    0.50   3.8      32  load_out (attention.py:30)\n"
                         "    0.44   3.4       1  silu_and_multiply (mlp.py:39)\n"
                         "    0.22   1.7     217  the rest\n");
-    assert_int_equal(command_run("! grep -q ' ns' screen && tail -3 screen"), 0);
-    flw_test_expect_in(
-        out_text, "pytorch would reserve 15.0 GiB (13.3 GiB with expandable segments); "
-                  "fallow-memory-first would\n    reserve 13.1 GiB, 1.89 GiB (12.6 %) less.\n");
-    assert_int_equal(command_run("\"$F\" report tiny.ftext --times --policy driver"), 0);
-    flw_test_expect_in(out_text, "median\n");
+    command_expect("! grep -q ' ns' screen && tail -3 screen",
+                   "pytorch would reserve 15.0 GiB (13.3 GiB with expandable segments); "
+                   "fallow-memory-first would\n    reserve 13.1 GiB, 1.89 GiB (12.6 %) less.\n");
+    command_expect("fallow report tiny.ftext --times --policy driver", "median\n");
 }
 
 /* Colour on a terminal, unless NO_COLOR is set. `script` makes the terminal. */
 static void a_terminal_has_colour_unless_it_is_refused(void **state)
 {
-    (void)state;
     if (system(
             "command -v script >/dev/null && script -qec true /dev/null >/dev/null </dev/null") !=
         0) {
@@ -195,49 +174,40 @@ static void a_terminal_has_colour_unless_it_is_refused(void **state)
                        "/dev/null </dev/null";
     char whole[512];
     snprintf(whole, sizeof whole, line, "env -u NO_COLOR");
-    assert_int_equal(command_run(whole), 0);
-    flw_test_expect_in(out_text, "\033[1m");
+    command_expect(whole, "\033[1m");
     snprintf(whole, sizeof whole, line, "env NO_COLOR=1");
-    assert_int_equal(command_run(whole), 0);
-    flw_test_expect_in(out_text, "driver");
+    command_expect(whole, "driver");
     assert_null(strstr(out_text, "\033"));
 }
 
 static void every_sheet_of_the_demo_and_of_generated_traces_is_valid(void **state)
 {
-    (void)state;
     if (getenv("FALLOW_DEMO") == NULL) {
         skip();
     }
-    assert_int_equal(command_run("\"$F\" report \"$FALLOW_DEMO\" --csv demo.csv --html demo.html "
-                                 "--json demo.json && wc -l <demo.csv && "
-                                 "grep -c '</html>' demo.html"),
-                     0);
+    command_expect("fallow report \"$FALLOW_DEMO\" --csv demo.csv --html demo.html "
+                   "--json demo.json && wc -l <demo.csv && "
+                   "grep -c '</html>' demo.html");
     assert_string_equal(error_text, "");
-    assert_int_equal(
-        command_run("for g in 'train --steps 1' 'random --count 2000' "
-                    "'adversarial comb' 'adversarial sawtooth'; do "
-                    "\"$F\" gen $g -o g.ftext 2>/dev/null || continue; "
-                    "\"$F\" report g.ftext --no-times --json g.json >/dev/null || exit 9; "
-                    "echo done; done"),
-        0);
-    flw_test_expect_in(out_text, "done\n");
-    assert_int_equal(
-        command_run("\"$F\" report \"$FALLOW_DEMO\" --limit 13G --html - | grep -c html"), 0);
+    command_expect("for g in 'train --steps 1' 'random --count 2000' "
+                   "'adversarial comb' 'adversarial sawtooth'; do "
+                   "fallow gen $g -o g.ftext 2>/dev/null || continue; "
+                   "fallow report g.ftext --no-times --json g.json >/dev/null || exit 9; "
+                   "echo done; done",
+                   "done\n");
+    command_expect("fallow report \"$FALLOW_DEMO\" --limit 13G --html - | grep -c html");
 }
 
 /* Small and odd traces, most of which are broken: the readable ones are reported. */
 static void what_the_fuzzers_found_worth_keeping_is_reported(void **state)
 {
-    (void)state;
     if (getenv("FALLOW_CORPUS") == NULL) {
         skip();
     }
-    assert_int_equal(command_run("for form in ftrace json pickle rmm text; do "
-                                 "\"$F\" report \"$FALLOW_CORPUS/$form\" --no-times --html c.html "
-                                 "--json c.json >screen || exit 9; "
-                                 "grep -c '\"title\"' c.json; done"),
-                     0);
+    command_expect("for form in ftrace json pickle rmm text; do "
+                   "fallow report \"$FALLOW_CORPUS/$form\" --no-times --html c.html "
+                   "--json c.json >screen || exit 9; "
+                   "grep -c '\"title\"' c.json; done");
 }
 
 /* --- several traces ------------------------------------------------------------------------------
@@ -245,31 +215,25 @@ static void what_the_fuzzers_found_worth_keeping_is_reported(void **state)
 
 static void a_folder_is_a_table_with_a_page_a_trace(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("mkdir -p many/sub && cp tiny.ftext many/a.ftext && "
-                                 "cp heap.ftext 'many/b c.ftext' && echo no >many/notes.md && "
-                                 "cd many && \"$F\" report . --no-times --html ../all.html "
-                                 "--json ../all.json && cd .. && ls all*.html"),
-                     0);
-    flw_test_expect_in(out_text, "\na.ftext  ");
-    flw_test_expect_in(out_text, "\nb c.ftext ");
+    command_expect("mkdir -p many/sub && cp tiny.ftext many/a.ftext && "
+                   "cp heap.ftext 'many/b c.ftext' && echo no >many/notes.md && "
+                   "cd many && fallow report . --no-times --html ../all.html "
+                   "--json ../all.json && cd .. && ls all*.html",
+                   "\na.ftext  ", "\nb c.ftext ");
     for (const char *line = out_text; *line != '\0'; line += strcspn(line, "\n") + 1) {
         assert_true(strcspn(line, "\n") <= 100);
     }
-    assert_int_equal(command_run("cd many && \"$F\" report a.ftext 'b c.ftext' --no-times "
-                                 "--policy driver,bound"),
-                     0);
-    flw_test_expect_in(out_text, "\na.ftext       8   1");
-    assert_int_equal(command_run("cd many && \"$F\" report . --no-times --html ../all.html "
-                                 "--json ../all.json && cd .. && ls all*.html"),
-                     0);
-    flw_test_expect_in(out_text, "all-1-a.ftext.html\nall-2-b_c.ftext.html\nall.html\n");
+    command_expect("cd many && fallow report a.ftext 'b c.ftext' --no-times "
+                   "--policy driver,bound",
+                   "\na.ftext       8   1");
+    command_expect("cd many && fallow report . --no-times --html ../all.html "
+                   "--json ../all.json && cd .. && ls all*.html",
+                   "all-1-a.ftext.html\nall-2-b_c.ftext.html\nall.html\n");
     flw_test_expect_in(error_text, "notes.md");
     flw_test_expect_in(error_text, "left out");
-    assert_int_equal(command_run("grep -o 'href=\"*all-[^\" >]*' all.html | sort -u | wc -l; "
-                                 "grep -o '\"title\": \"[^\"]*\"' all.json"),
-                     0);
-    assert_string_equal(out_text, "2\n\"title\": \"a.ftext\"\n\"title\": \"b c.ftext\"\n");
+    command_expect_text("grep -o 'href=\"*all-[^\" >]*' all.html | sort -u | wc -l; "
+                        "grep -o '\"title\": \"[^\"]*\"' all.json",
+                        "2\n\"title\": \"a.ftext\"\n\"title\": \"b c.ftext\"\n");
 }
 
 /* --- thresholds ----------------------------------------------------------------------------------
@@ -277,18 +241,16 @@ static void a_folder_is_a_table_with_a_page_a_trace(void **state)
 
 static void a_broken_threshold_is_one_line_and_exit_code_1(void **state)
 {
-    (void)state;
-    const char *line = "\"$F\" report tiny.ftext --no-times --policy driver,bound %s >screen";
+    const char *line = "fallow report tiny.ftext --no-times --policy driver,bound %s >screen";
     char whole[512];
     snprintf(whole, sizeof whole, line, "--max-reserved 10M --max-fragmentation 0.5");
-    assert_int_equal(command_run(whole), 0);
+    command_expect(whole);
     snprintf(whole, sizeof whole, line, "--max-reserved 9M");
     command_expect_error(whole, 1,
                          "tiny.ftext: policy driver reserves 10,485,760 bytes, 1,048,576 more");
-    assert_int_equal(command_run("\"$F\" report heap.ftext --no-times --policy recorded "
-                                 "--max-fragmentation 0.34 >screen"),
-                     0);
-    command_expect_error("\"$F\" report heap.ftext --no-times --policy recorded "
+    command_expect("fallow report heap.ftext --no-times --policy recorded "
+                   "--max-fragmentation 0.34 >screen");
+    command_expect_error("fallow report heap.ftext --no-times --policy recorded "
                          "--max-fragmentation 0.3 >screen",
                          1, "policy recorded has a fragmentation of 0.333 at its peak, 0.033 more");
     /* If a block has no segment, the fragmentation is unknown. */
@@ -296,9 +258,8 @@ static void a_broken_threshold_is_one_line_and_exit_code_1(void **state)
                                   "S+ 0 4194304 0 @4194304\nA 0 0 1048576 0 @5242880\n"
                                   "A 0 1 8388608 0 @67108864\n";
     command_write("missing.ftext", missing, sizeof missing - 1);
-    assert_int_equal(command_run("\"$F\" report missing.ftext --no-times --policy recorded "
-                                 "--max-fragmentation 0.1 >screen"),
-                     0);
+    command_expect("fallow report missing.ftext --no-times --policy recorded "
+                   "--max-fragmentation 0.1 >screen");
 }
 
 static void an_out_of_memory_on_record_is_told_and_may_fail(void **state)
@@ -306,36 +267,25 @@ static void an_out_of_memory_on_record_is_told_and_may_fail(void **state)
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                 "A 0 0 1048576 0\nA 0 1 2097152 0\nF 0 0 0\n"
                                 "O 0 8388608 0 free=1048576\nO 0 4096 0\nF 0 1 0\n";
-    (void)state;
     command_write("oom.ftext", trace, sizeof trace - 1);
-    assert_int_equal(
-        command_run("\"$F\" report oom.ftext --no-times --policy driver --json oom.json "
-                    "--html oom.html >screen"),
-        0);
-    assert_int_equal(
-        command_run("head -3 screen | tr -s ' \\n' ' ' | grep -q '^oom.ftext: out of memory at "
-                    "event 4: unknown code requested 8 MiB with 2 MiB live free on the device 1 "
-                    "MiB failed requests 2 $'"),
-        0);
-    assert_int_equal(
-        command_run(
-            "grep -q '\"out_of_memory\": {\"count\": 2, \"event\": 4, "
-            "\"asked_bytes\": 8388608, \"live_bytes\": 2097152, "
-            "\"device_free_bytes\": 1048576, \"idle_bytes\": null, "
-            "\"largest_hole_bytes\": null, \"owner\": null, "
-            "\"limit_bytes\": 3145728, \"limit_given\": false, \"pending_bytes\": 0, \"pending_blocks\": 0,$' oom.json"),
-        0);
-    assert_int_equal(
-        command_run(
-            "grep -q '\"asked_bytes\":8388608,\"live_bytes\":2097152,\"device_free_bytes\":1048576' oom.html"),
-        0);
-    command_expect_error("\"$F\" report oom.ftext --no-times --policy driver --fail-on-oom >screen",
+    command_expect("fallow report oom.ftext --no-times --policy driver --json oom.json "
+                   "--html oom.html >screen");
+    command_expect("head -3 screen | tr -s ' \\n' ' ' | grep -q '^oom.ftext: out of memory at "
+                   "event 4: unknown code requested 8 MiB with 2 MiB live free on the device 1 "
+                   "MiB failed requests 2 $'");
+    command_expect(
+        "grep -q '\"out_of_memory\": {\"count\": 2, \"event\": 4, "
+        "\"asked_bytes\": 8388608, \"live_bytes\": 2097152, "
+        "\"device_free_bytes\": 1048576, \"idle_bytes\": null, "
+        "\"largest_hole_bytes\": null, \"owner\": null, "
+        "\"limit_bytes\": 3145728, \"limit_given\": false, \"pending_bytes\": 0, \"pending_blocks\": 0,$' oom.json");
+    command_expect(
+        "grep -q '\"asked_bytes\":8388608,\"live_bytes\":2097152,\"device_free_bytes\":1048576' oom.html");
+    command_expect_error("fallow report oom.ftext --no-times --policy driver --fail-on-oom >screen",
                          1,
                          "oom.ftext: ran out of memory at event 4: 8,388,608 bytes requested by");
-    assert_int_equal(
-        command_run("\"$F\" report tiny.ftext --no-times --policy driver --fail-on-oom "
-                    ">screen"),
-        0);
+    command_expect("fallow report tiny.ftext --no-times --policy driver --fail-on-oom "
+                   ">screen");
 }
 
 /* A program of three lines that runs out of memory: the owners at each moment, on the screen and on the page. */
@@ -349,17 +299,12 @@ static void the_screen_tells_owners_at_each_moment(void **state)
         "L 40 \"step\" \"/run/train.py\"\nW 3\nO 0 8388608 0 free=0 stack=3\n"
         "A 0 3 1048576 0 stack=3\nF 0 2 0 stack=3\nA 0 4 65536 0 stack=2\n"
         "A 0 5 1024 0\n";
-    (void)state;
     command_write("code.ftext", trace, sizeof trace - 1);
-    assert_int_equal(
-        command_run("\"$F\" report code.ftext --no-times --policy bound --ascii --html "
-                    "code.html"),
-        0);
-    flw_test_expect_in(
-        out_text, "code.ftext: out of memory at event 2: step (train.py:40) requested 8 MiB with "
-                  "7 MiB live; largest\n    owners: 4 MiB forward (model.py:30), ");
-    flw_test_expect_in(
-        out_text,
+    command_expect(
+        "fallow report code.ftext --no-times --policy bound --ascii --html "
+        "code.html",
+        "code.ftext: out of memory at event 2: step (train.py:40) requested 8 MiB with "
+        "7 MiB live; largest\n    owners: 4 MiB forward (model.py:30), ",
         "Live memory when it ran out, by owner\n"
         "     MiB     %  blocks  owner\n"
         "       4  57.1       1  forward (model.py:30)\n"
@@ -367,9 +312,7 @@ static void the_screen_tells_owners_at_each_moment(void **state)
         "       1  14.3       1  before the recording, up to 1 MiB\n"
         "\nWhat to do: reduce live memory, since no allocator setting would have avoided this: the "
         "program\n    needs 15 MiB live and had 7 MiB; most is held by forward (model.py:30) (4 MiB), "
-        "load\n    (weights.py:12) (2 MiB), before the recording, up to 1 MiB (1 MiB)\n");
-    flw_test_expect_in(
-        out_text,
+        "load\n    (weights.py:12) (2 MiB), before the recording, up to 1 MiB (1 MiB)\n",
         "\nLive memory at the peak, by owner\n"
         "     MiB     %  blocks  owner\n"
         "       4  50.0       1  forward (model.py:30)\n"
@@ -383,16 +326,12 @@ static void the_screen_tells_owners_at_each_moment(void **state)
         "       1   0.1       1          @   code that is not known\n"
         "by tenths: when it was allocated, from the first to the last tenth of the recording\n"
         "owner: the innermost Python frame outside of torch, packages and the standard library; ");
-    assert_int_equal(command_run("grep -A1 'Owners at out of memory</caption>' code.html"), 0);
-    flw_test_expect_in(
-        out_text,
+    command_expect(
+        "grep -A1 'Owners at out of memory</caption>' code.html",
         "<th>MiB</th><th>blocks</th></tr>\n<tr><th>forward (model.py:30)</th><td>4</td><td>1</td></tr>\n");
-    assert_int_equal(
-        command_run("\"$F\" report code.ftext --no-times --policy bound --skip model.py "
-                    "--owner 'torch/x[.]py:7' --folded - --at oom"),
-        0);
-    assert_string_equal(
-        out_text,
+    command_expect_text(
+        "fallow report code.ftext --no-times --policy bound --skip model.py "
+        "--owner 'torch/x[.]py:7' --folded - --at oom",
         "load (/run/weights.py:12);empty (/site-packages/torch/x.py:7) 2097152\n"
         "load (/run/weights.py:12);forward (/run/model.py:30);empty "
         "(/site-packages/torch/x.py:7) 4194304\nbefore the recording, up to 1 MiB 1048576\n");
@@ -405,11 +344,9 @@ static void a_long_owner_is_cut_in_the_middle(void **state)
         "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
         "L 1234 \"custom_scaled_dot_product_attention_of_a_layer\" \"/run/attention_layer.py\"\n"
         "W 0\nA 0 0 1048576 0 stack=1\nF 0 0 0\n";
-    (void)state;
     command_write("long.ftext", trace, sizeof trace - 1);
-    assert_int_equal(command_run("\"$F\" report long.ftext --no-times --policy bound"), 0);
-    flw_test_expect_in(out_text,
-                       "1  custom_scaled_dot_product_attention...(attention_layer.py:1234)\n");
+    command_expect("fallow report long.ftext --no-times --policy bound",
+                   "1  custom_scaled_dot_product_attention...(attention_layer.py:1234)\n");
 }
 
 /* Twenty owners share the peak; an owner that once held more than each of these is gone by then and still has a band. A
@@ -419,7 +356,6 @@ static void what_is_large_at_any_time_has_a_band_of_its_own(void **state)
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
-    (void)state;
     fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields none\nL 1 \"early\" \"/run/a.py\"\nW 0\n"
           "A 0 0 8388608 0 stack=1\nF 0 0 0\n",
           file);
@@ -431,11 +367,10 @@ static void what_is_large_at_any_time_has_a_band_of_its_own(void **state)
     assert_int_equal(fclose(file), 0);
     command_write("bands.ftext", text, bytes);
     free(text);
-    assert_int_equal(command_run("\"$F\" report bands.ftext --no-times --policy bound --html - | "
-                                 "grep -o '{\"name\":\"[^\"]*\",\"most_bytes\":[0-9]*'"),
-                     0);
-    flw_test_expect_in(out_text, "{\"name\":\"early (a.py:1)\",\"most_bytes\":8388608\n");
-    flw_test_expect_in(out_text, "{\"name\":\"pool 7: late_2 (b.py:2)\",\"most_bytes\":2101248\n");
+    command_expect("fallow report bands.ftext --no-times --policy bound --html - | "
+                   "grep -o '{\"name\":\"[^\"]*\",\"most_bytes\":[0-9]*'",
+                   "{\"name\":\"early (a.py:1)\",\"most_bytes\":8388608\n",
+                   "{\"name\":\"pool 7: late_2 (b.py:2)\",\"most_bytes\":2101248\n");
 }
 
 /* Twelve steps that each keep 1 MiB of their allocations, after one block of 5 MiB that is kept: six stretches of two
@@ -445,7 +380,6 @@ static void survivors_are_told_by_the_steps_that_left_them(void **state)
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
-    (void)state;
     fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields none\nP 0 0 3145728 0\n"
           "P 0 1 3145728 0\nF 0 1 0\nA 0 2 5242880 0\n",
           file);
@@ -459,11 +393,9 @@ static void survivors_are_told_by_the_steps_that_left_them(void **state)
     assert_int_equal(fclose(file), 0);
     command_write("steps.ftext", text, bytes);
     free(text);
-    assert_int_equal(
-        command_run(
-            "\"$F\" report steps.ftext --no-times --policy bound --json - && ! \"$F\" report "
-            "steps.ftext --no-times --policy bound | grep -q owner"),
-        0);
+    command_expect(
+        "fallow report steps.ftext --no-times --policy bound --json - && ! fallow report "
+        "steps.ftext --no-times --policy bound | grep -q owner");
     static const char *const parts[] = {
         "\"holders\": {\"rule\": \"the size, since the recording has no call stacks\",",
         "\"at_out_of_memory\": null,",
@@ -478,11 +410,9 @@ static void survivors_are_told_by_the_steps_that_left_them(void **state)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         flw_test_expect_in(out_text, parts[i]);
     }
-    assert_int_equal(command_run("\"$F\" report steps.ftext --no-times --policy bound --by phase "
-                                 "--ascii"),
-                     0);
-    flw_test_expect_in(
-        out_text,
+    command_expect(
+        "fallow report steps.ftext --no-times --policy bound --by phase "
+        "--ascii",
         "Allocated during the recording and not freed, by owner\n"
         "     MiB     %  blocks  by steps  owner\n"
         "      12  70.6      12  @@@@@@    forward\n"
@@ -498,13 +428,10 @@ static void what_other_tools_read_goes_where_it_is_wanted(void **state)
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                 "P 0 0 3145728 0\nA 0 1 1048576 0\nA 0 2 2097152 0\nF 0 1 0\n"
                                 "O 0 8388608 0\nA 0 3 4096 0\nF 0 0 0\nA 0 4 1048576 0\n";
-    (void)state;
     command_write("forms.ftext", trace, sizeof trace - 1);
-    assert_int_equal(command_run("\"$F\" report forms.ftext --no-times --policy bound --folded - "
-                                 "--csv-owners owners.csv --chrome chrome.json && cat owners.csv"),
-                     0);
-    assert_string_equal(
-        out_text,
+    command_expect_text(
+        "fallow report forms.ftext --no-times --policy bound --folded - "
+        "--csv-owners owners.csv --chrome chrome.json && cat owners.csv",
         "before the recording, up to 4 MiB 3145728\nup to 1 MiB 1048576\nup to 2 MiB 2097152\n"
         "owner,peak_bytes,peak_blocks,oom_bytes,oom_blocks,end_bytes,end_blocks,survivor_bytes,"
         "survivor_blocks,all_bytes,all_blocks\n"
@@ -512,82 +439,71 @@ static void what_other_tools_read_goes_where_it_is_wanted(void **state)
         "\"up to 1 MiB\",1048576,1,0,0,1048576,1,1048576,1,2097152,2\n"
         "\"up to 2 MiB\",2097152,1,2097152,1,2097152,1,2097152,1,2097152,1\n"
         "\"up to 4 KiB\",0,0,0,0,4096,1,4096,1,4096,1\n");
-    assert_int_equal(command_run("\"$F\" report forms.ftext --no-times --policy bound --folded - "
-                                 "--at oom; \"$F\" report forms.ftext --no-times --policy bound "
-                                 "--at end --folded -"),
-                     0);
-    assert_string_equal(out_text, "before the recording, up to 4 MiB 3145728\nup to 2 MiB 2097152\n"
-                                  "up to 1 MiB 1048576\nup to 2 MiB 2097152\nup to 4 KiB 4096\n");
-    assert_int_equal(command_run("grep 'out of memory' chrome.json"), 0);
-    flw_test_expect_in(out_text,
-                       "{\"ph\":\"i\",\"cat\":\"memory\",\"name\":\"out of memory\",\"pid\":0,"
-                       "\"tid\":0,\"ts\":4.000");
-    command_expect_error("\"$F\" report tiny.ftext --folded x.txt --at oom", 1,
+    command_expect_text("fallow report forms.ftext --no-times --policy bound --folded - "
+                        "--at oom; fallow report forms.ftext --no-times --policy bound "
+                        "--at end --folded -",
+                        "before the recording, up to 4 MiB 3145728\nup to 2 MiB 2097152\n"
+                        "up to 1 MiB 1048576\nup to 2 MiB 2097152\nup to 4 KiB 4096\n");
+    command_expect("grep 'out of memory' chrome.json",
+                   "{\"ph\":\"i\",\"cat\":\"memory\",\"name\":\"out of memory\",\"pid\":0,"
+                   "\"tid\":0,\"ts\":4.000");
+    command_expect_error("fallow report tiny.ftext --folded x.txt --at oom", 1,
                          "tiny.ftext: did not run out of memory; ");
-    command_expect_error("\"$F\" report tiny.ftext --folded x.txt --at start", 2,
+    command_expect_error("fallow report tiny.ftext --folded x.txt --at start", 2,
                          "--at 'start' is none of peak, oom and end");
-    command_expect_error("\"$F\" report tiny.ftext --folded - --json -", 2, "only one of");
-    command_expect_error("\"$F\" report tiny.ftext heap.ftext --folded x.txt", 2,
+    command_expect_error("fallow report tiny.ftext --folded - --json -", 2, "only one of");
+    command_expect_error("fallow report tiny.ftext heap.ftext --folded x.txt", 2,
                          "--folded is of one trace, and there are 2");
-    command_expect_error("\"$F\" report tiny.ftext --chrome no/where.json", 1, "no/where.json");
+    command_expect_error("fallow report tiny.ftext --chrome no/where.json", 1, "no/where.json");
     if (access("/dev/full", W_OK) == 0) {
-        command_expect_error("\"$F\" report tiny.ftext --chrome /dev/full", 1, "/dev/full");
+        command_expect_error("fallow report tiny.ftext --chrome /dev/full", 1, "/dev/full");
     }
 }
 
 static void a_wrong_rule_of_owners_is_told_in_one_line(void **state)
 {
-    (void)state;
-    command_expect_error("\"$F\" report tiny.ftext --owner 'model('", 2, "--owner 'model(': ");
-    command_expect_error("\"$F\" report tiny.ftext --owner model --skip '[a'", 2, "--skip '[a': ");
-    command_expect_error("\"$F\" report tiny.ftext --skip", 2, "--skip needs a value");
-    command_expect_error("\"$F\" report tiny.ftext --by line", 2,
+    command_expect_error("fallow report tiny.ftext --owner 'model('", 2, "--owner 'model(': ");
+    command_expect_error("fallow report tiny.ftext --owner model --skip '[a'", 2, "--skip '[a': ");
+    command_expect_error("fallow report tiny.ftext --skip", 2, "--skip needs a value");
+    command_expect_error("fallow report tiny.ftext --by line", 2,
                          "--by 'line' is none of frame, file, module and phase");
-    command_expect_error("\"$F\" report tiny.ftext --by phase --skip x", 2, "--by phase uses none");
+    command_expect_error("fallow report tiny.ftext --by phase --skip x", 2, "--by phase uses none");
 }
 
 static void a_baseline_is_held_to(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("\"$F\" report tiny.ftext --no-times --policy driver,bound "
-                                 "--json then.json >screen && "
-                                 "\"$F\" report tiny.ftext --no-times --policy driver,bound "
-                                 "--baseline then.json >screen"),
-                     0);
-    assert_int_equal(command_run("sed 's/\"peak_reserved_bytes\": 10485760/"
-                                 "\"peak_reserved_bytes\": 8388608/' then.json >less.json"),
-                     0);
-    command_expect_error("\"$F\" report tiny.ftext --policy driver --baseline less.json >screen", 1,
+    command_expect("fallow report tiny.ftext --no-times --policy driver,bound "
+                   "--json then.json >screen && "
+                   "fallow report tiny.ftext --no-times --policy driver,bound "
+                   "--baseline then.json >screen");
+    command_expect("sed 's/\"peak_reserved_bytes\": 10485760/"
+                   "\"peak_reserved_bytes\": 8388608/' then.json >less.json");
+    command_expect_error("fallow report tiny.ftext --policy driver --baseline less.json >screen", 1,
                          "tiny.ftext: policy driver has peak_reserved_bytes of 10485760, above the "
                          "baseline's 8388608 (+25.00 %)");
-    command_expect_error("\"$F\" report heap.ftext --policy driver --baseline then.json >screen", 1,
+    command_expect_error("fallow report heap.ftext --policy driver --baseline then.json >screen", 1,
                          "no trace and policy in common");
-    command_expect_error("\"$F\" report tiny.ftext --policy driver --baseline no.json >screen", 1,
+    command_expect_error("fallow report tiny.ftext --policy driver --baseline no.json >screen", 1,
                          "no.json");
 }
 
 static void diff_says_which_numbers_differ(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("\"$F\" report pin.ftext " PIN_OPTIONS " --json a.json >screen && "
-                                 "\"$F\" report diff a.json a.json"),
-                     0);
-    assert_string_equal(out_text, "no number differs\n");
-    assert_int_equal(command_run("\"$F\" report pin.ftext --no-times --lag 8 --policy driver "
-                                 "--limit 120M --json b.json >screen && "
-                                 "\"$F\" report diff a.json b.json"),
-                     0);
-    flw_test_expect_in(out_text, "pin.ftext driver\n");
-    flw_test_expect_in(out_text, "\nfailures ");
-    flw_test_expect_in(out_text, "only in the first: pin.ftext pytorch\n");
-    command_expect_error("\"$F\" report diff a.json", 2, "two files");
-    command_expect_error("\"$F\" report diff a.json b.json c.json", 2, "two files");
-    command_expect_error("echo no >no.txt; \"$F\" report diff a.json no.txt", 1, "no.txt: byte ");
-    assert_int_equal(command_run("sed 's/\"schema\": 1/\"schema\": 9/' a.json >c.json"), 0);
-    command_expect_error("\"$F\" report diff a.json c.json", 1,
+    command_expect_text("fallow report pin.ftext " PIN_OPTIONS " --json a.json >screen && "
+                        "fallow report diff a.json a.json",
+                        "no number differs\n");
+    command_expect("fallow report pin.ftext --no-times --lag 8 --policy driver "
+                   "--limit 120M --json b.json >screen && "
+                   "fallow report diff a.json b.json",
+                   "pin.ftext driver\n", "\nfailures ", "only in the first: pin.ftext pytorch\n");
+    command_expect_error("fallow report diff a.json", 2, "two files");
+    command_expect_error("fallow report diff a.json b.json c.json", 2, "two files");
+    command_expect_error("echo no >no.txt; fallow report diff a.json no.txt", 1, "no.txt: byte ");
+    command_expect("sed 's/\"schema\": 1/\"schema\": 9/' a.json >c.json");
+    command_expect_error("fallow report diff a.json c.json", 1,
                          "schema 9, and this fallow reads 1");
-    assert_int_equal(command_run("head -c 700 a.json >d.json"), 0);
-    command_expect_error("\"$F\" report diff a.json d.json", 1, "d.json: byte ");
+    command_expect("head -c 700 a.json >d.json");
+    command_expect_error("fallow report diff a.json d.json", 1, "d.json: byte ");
 }
 
 /* Of traces and of reports alike, whatever the files' names. */
@@ -612,7 +528,6 @@ static void diff_says_who_holds_more(void **state)
                                    "         9          3      -6  Optimizer.step\n"
                                    "        10         18      +8  all\n";
     char text[512];
-    (void)state;
     snprintf(
         text, sizeof text,
         "%sP 0 0 1048576 0\nB 0 \"forward\"\nA 0 1 1048576 0\nA 0 2 1048576 0\nE 0 \"forward\"\n"
@@ -624,23 +539,20 @@ static void diff_says_who_holds_more(void **state)
              "B 0 \"Optimizer.step\"\nA 0 2 3145728 0\nE 0 \"Optimizer.step\"\n",
              head);
     command_write("after.ftext", text, strlen(text));
-    assert_int_equal(command_run("\"$F\" report diff before.ftext after.ftext --by phase"), 0);
-    flw_test_expect_in(out_text, expected);
+    command_expect("fallow report diff before.ftext after.ftext --by phase", expected);
     assert_null(strstr(out_text, "only in"));
-    assert_int_equal(command_run("\"$F\" report after.ftext --by phase --no-times --policy bound "
-                                 "--json after.json >screen; "
-                                 "\"$F\" report diff before.ftext after.json --by phase"),
-                     0);
-    flw_test_expect_in(out_text, expected);
+    command_expect("fallow report after.ftext --by phase --no-times --policy bound "
+                   "--json after.json >screen; "
+                   "fallow report diff before.ftext after.json --by phase",
+                   expected);
     /* a report of before there were owners */
-    assert_int_equal(command_run("sed 's/\"holders\"/\"others\"/' after.json >old.json; "
-                                 "\"$F\" report diff before.ftext old.json --by phase"),
-                     0);
+    command_expect("sed 's/\"holders\"/\"others\"/' after.json >old.json; "
+                   "fallow report diff before.ftext old.json --by phase");
     assert_null(strstr(out_text, "by owner"));
-    command_expect_error("\"$F\" report diff before.ftext none.ftext", 1, "none.ftext");
-    command_expect_error("\"$F\" report diff before.ftext after.ftext --skip '('", 2,
+    command_expect_error("fallow report diff before.ftext none.ftext", 1, "none.ftext");
+    command_expect_error("fallow report diff before.ftext after.ftext --skip '('", 2,
                          "--skip '(': ");
-    command_expect_error("\"$F\" report diff before.ftext after.ftext --json x", 2,
+    command_expect_error("fallow report diff before.ftext after.ftext --json x", 2,
                          "no option '--json'");
 }
 
@@ -649,34 +561,32 @@ static void diff_says_who_holds_more(void **state)
 
 static void wrong_command_lines_are_told_in_one_line(void **state)
 {
-    (void)state;
-    command_expect_error("\"$F\" report", 2, "needs a trace");
-    command_expect_error("\"$F\" report tiny.ftext --policy nobody", 2, "no policy 'nobody'");
-    command_expect_error("\"$F\" report tiny.ftext --wrong", 2, "no option '--wrong'");
-    command_expect_error("\"$F\" report tiny.ftext --csv", 2, "--csv needs a value");
-    command_expect_error("\"$F\" report tiny.ftext --max-fragmentation 2", 2, "from 0 to 1");
-    command_expect_error("\"$F\" report tiny.ftext --max-fragmentation x", 2, "from 0 to 1");
-    command_expect_error("\"$F\" report tiny.ftext --max-reserved many", 2,
+    command_expect_error("fallow report", 2, "needs a trace");
+    command_expect_error("fallow report tiny.ftext --policy nobody", 2, "no policy 'nobody'");
+    command_expect_error("fallow report tiny.ftext --wrong", 2, "no option '--wrong'");
+    command_expect_error("fallow report tiny.ftext --csv", 2, "--csv needs a value");
+    command_expect_error("fallow report tiny.ftext --max-fragmentation 2", 2, "from 0 to 1");
+    command_expect_error("fallow report tiny.ftext --max-fragmentation x", 2, "from 0 to 1");
+    command_expect_error("fallow report tiny.ftext --max-reserved many", 2,
                          "--max-reserved 'many'");
-    command_expect_error("\"$F\" report tiny.ftext --lag -1", 2, "--lag '-1'");
-    command_expect_error("\"$F\" report tiny.ftext --json - --csv -", 2, "only one of");
-    command_expect_error("\"$F\" report tiny.ftext heap.ftext --csv x.csv", 2, "--csv is of one");
+    command_expect_error("fallow report tiny.ftext --lag -1", 2, "--lag '-1'");
+    command_expect_error("fallow report tiny.ftext --json - --csv -", 2, "only one of");
+    command_expect_error("fallow report tiny.ftext heap.ftext --csv x.csv", 2, "--csv is of one");
 }
 
 static void what_cannot_be_read_or_written_is_told_in_one_line(void **state)
 {
-    (void)state;
-    command_expect_error("\"$F\" report none.ftext", 1, "none.ftext");
-    command_expect_error("mkdir -p empty && \"$F\" report empty", 1, "'empty' has no files");
-    command_expect_error("\"$F\" report tiny.ftext --json no/where.json", 1, "no/where.json");
-    command_expect_error("\"$F\" report tiny.ftext --html no/where.html", 1, "no/where.html");
-    command_expect_error("\"$F\" report tiny.ftext --csv no/where.csv", 1, "no/where.csv");
+    command_expect_error("fallow report none.ftext", 1, "none.ftext");
+    command_expect_error("mkdir -p empty && fallow report empty", 1, "'empty' has no files");
+    command_expect_error("fallow report tiny.ftext --json no/where.json", 1, "no/where.json");
+    command_expect_error("fallow report tiny.ftext --html no/where.html", 1, "no/where.html");
+    command_expect_error("fallow report tiny.ftext --csv no/where.csv", 1, "no/where.csv");
     if (access("/dev/full", W_OK) == 0) {
-        command_expect_error("\"$F\" report tiny.ftext --html /dev/full", 1, "/dev/full");
-        command_expect_error("\"$F\" report tiny.ftext --json /dev/full", 1, "/dev/full");
-        command_expect_error("\"$F\" report tiny.ftext >/dev/full", 1, "standard output");
+        command_expect_error("fallow report tiny.ftext --html /dev/full", 1, "/dev/full");
+        command_expect_error("fallow report tiny.ftext --json /dev/full", 1, "/dev/full");
+        command_expect_error("fallow report tiny.ftext >/dev/full", 1, "standard output");
     }
-    assert_int_equal(command_run("mkdir -p wrong && echo no >wrong/a && \"$F\" report wrong"), 1);
+    assert_int_equal(command_run("mkdir -p wrong && echo no >wrong/a && fallow report wrong"), 1);
     flw_test_expect_in(error_text, "none of the files is a trace");
 }
 

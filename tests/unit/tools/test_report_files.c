@@ -14,7 +14,7 @@ static int make_traces(void **state)
     }
     command_write("tiny.ftext", command_trace, sizeof command_trace - 1);
     return command_run(
-        "\"$F\" report tiny.ftext --no-times --policy driver,bound --json then.json >screen && "
+        "fallow report tiny.ftext --no-times --policy driver,bound --json then.json >screen && "
         "sed 's/\"peak_reserved_bytes\": 10485760/\"peak_reserved_bytes\": 8388608/' "
         "then.json >less.json");
 }
@@ -23,32 +23,29 @@ static int make_traces(void **state)
 
 static void a_baseline_that_is_replaced_is_held_to_as_it_was(void **state)
 {
-    (void)state;
     assert_int_equal(command_run("cp less.json kept.json; ln -s kept.json link.json; "
-                                 "\"$F\" report tiny.ftext --no-times --policy driver "
+                                 "fallow report tiny.ftext --no-times --policy driver "
                                  "--baseline kept.json --json ./link.json >screen"),
                      1);
     flw_test_expect_in(error_text, "policy driver has peak_reserved_bytes of 10485760, above the "
                                    "baseline's 8388608 (+25.00 %)\n"
                                    "fallow: ./link.json: the baseline was not replaced\n");
-    assert_int_equal(command_run("cmp kept.json less.json && test -L link.json"), 0);
+    command_expect("cmp kept.json less.json && test -L link.json");
     /* One that is held to is replaced; another file is written in any case. */
-    assert_int_equal(command_run("cp then.json kept.json; "
-                                 "\"$F\" report tiny.ftext --no-times --policy bound "
-                                 "--baseline kept.json --json kept.json >screen && "
-                                 "! grep -q '\"name\": \"driver\"' kept.json"),
-                     0);
-    assert_int_equal(command_run("\"$F\" report tiny.ftext --policy driver --baseline less.json "
+    command_expect("cp then.json kept.json; "
+                   "fallow report tiny.ftext --no-times --policy bound "
+                   "--baseline kept.json --json kept.json >screen && "
+                   "! grep -q '\"name\": \"driver\"' kept.json");
+    assert_int_equal(command_run("fallow report tiny.ftext --policy driver --baseline less.json "
                                  "--json now.json >screen"),
                      1);
-    assert_int_equal(command_run("grep -q 10485760 now.json"), 0);
+    command_expect("grep -q 10485760 now.json");
 }
 
 /* Reported before the trace is read: the missing trace is not mentioned. */
 static void a_baseline_that_is_not_there_is_said_first(void **state)
 {
-    (void)state;
-    command_expect_error("\"$F\" report no.ftext --baseline no.json", 1, "no.json");
+    command_expect_error("fallow report no.ftext --baseline no.json", 1, "no.json");
 }
 
 /* ---- existing files ---- */
@@ -69,51 +66,44 @@ static void a_trace_is_not_replaced_by_what_is_written_of_it(void **state)
         "replay - --json link.ftext <one.ftext",
     };
     char line[512];
-    (void)state;
-    assert_int_equal(command_run("cp tiny.ftext one.ftext && ln -s one.ftext link.ftext && "
-                                 "ln one.ftext hard.ftext"),
-                     0);
+    command_expect("cp tiny.ftext one.ftext && ln -s one.ftext link.ftext && "
+                   "ln one.ftext hard.ftext");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        snprintf(line, sizeof line, "\"$F\" %s", lines[i]);
+        snprintf(line, sizeof line, "fallow %s", lines[i]);
         command_expect_error(line, 2, ".ftext is the trace itself; name another file");
     }
-    assert_int_equal(command_run("cmp one.ftext tiny.ftext"), 0);
+    command_expect("cmp one.ftext tiny.ftext");
     /* The traces of a folder are found by reading the files; an earlier run's output there is no trace. */
     assert_int_equal(
         command_run(
             "mkdir two && cp tiny.ftext two/a.ftext && cp tiny.ftext two/b.ftext && "
-            "\"$F\" report two --policy bound --json two/out.json --html two/b.ftext >screen"),
+            "fallow report two --policy bound --json two/out.json --html two/b.ftext >screen"),
         2);
     command_expect_one_line("--html two/b.ftext is the trace itself; name another file");
-    assert_int_equal(command_run("cmp two/b.ftext tiny.ftext && test ! -e two/out.json"), 0);
+    command_expect("cmp two/b.ftext tiny.ftext && test ! -e two/out.json");
     for (int again = 0; again < 2; again++) {
-        assert_int_equal(
-            command_run("\"$F\" report two --policy bound --json two/out.json >screen"), 0);
+        command_expect("fallow report two --policy bound --json two/out.json >screen");
         assert_string_equal(error_text, "");
     }
 }
 
 static void records_are_not_replaced_by_what_is_written_of_them(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("\"$F\" report tiny.ftext --json-lines >r.jsonl; cp r.jsonl r"),
-                     0);
-    command_expect_error("\"$F\" report merge r.jsonl --json ./r.jsonl", 2,
+    command_expect("fallow report tiny.ftext --json-lines >r.jsonl; cp r.jsonl r");
+    command_expect_error("fallow report merge r.jsonl --json ./r.jsonl", 2,
                          "--json ./r.jsonl is a file of records; name another file");
-    assert_int_equal(command_run("cmp r r.jsonl"), 0);
+    command_expect("cmp r r.jsonl");
 }
 
 static void two_outputs_are_two_files(void **state)
 {
-    (void)state;
-    command_expect_error("\"$F\" report tiny.ftext --html new --json ./new", 2,
+    command_expect_error("fallow report tiny.ftext --html new --json ./new", 2,
                          "--html new is what --json names; name another file");
-    command_expect_error("\"$F\" report tiny.ftext --baseline then.json --csv then.json", 2,
+    command_expect_error("fallow report tiny.ftext --baseline then.json --csv then.json", 2,
                          "--csv then.json is the baseline; name another file");
-    assert_int_equal(command_run("test ! -e new"), 0);
-    assert_int_equal(command_run("\"$F\" report tiny.ftext --policy bound --json /dev/null "
-                                 "--html /dev/null >screen"),
-                     0);
+    command_expect("test ! -e new");
+    command_expect("fallow report tiny.ftext --policy bound --json /dev/null "
+                   "--html /dev/null >screen");
 }
 
 /* ---- pipes as input ---- */
@@ -122,22 +112,21 @@ static void two_outputs_are_two_files(void **state)
 static void a_side_of_diff_may_be_a_pipe(void **state)
 {
     static const char *const lines[] = {
-        "cat tiny.ftext | \"$F\" report diff - then.json",
-        "cat then.json | \"$F\" report diff tiny.ftext -",
-        "cat then.json >fifo & cat tiny.ftext | \"$F\" report diff /dev/fd/5 fifo 5<&0",
-        "\"$F\" report diff - then.json <tiny.ftext",
+        "cat tiny.ftext | fallow report diff - then.json",
+        "cat then.json | fallow report diff tiny.ftext -",
+        "cat then.json >fifo & cat tiny.ftext | fallow report diff /dev/fd/5 fifo 5<&0",
+        "fallow report diff - then.json <tiny.ftext",
     };
-    (void)state;
-    assert_int_equal(command_run("mkfifo fifo; \"$F\" report diff tiny.ftext then.json"), 0);
-    assert_string_equal(out_text, "only in the second: tiny.ftext driver\nno number differs\n");
+    command_expect_text("mkfifo fifo; fallow report diff tiny.ftext then.json",
+                        "only in the second: tiny.ftext driver\nno number differs\n");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        assert_int_equal(command_run(lines[i]), 0);
+        command_expect(lines[i]);
         assert_string_equal(error_text, "");
         flw_test_expect_in(out_text, " driver\nno number differs\n");
     }
-    command_expect_error("echo no | \"$F\" report diff - then.json", 1,
+    command_expect_error("echo no | fallow report diff - then.json", 1,
                          "/dev/stdin: byte 0: neither");
-    command_expect_error("head -c 300 then.json | \"$F\" report diff - then.json", 1,
+    command_expect_error("head -c 300 then.json | fallow report diff - then.json", 1,
                          "/dev/stdin: ");
 }
 
@@ -152,22 +141,17 @@ static void which_device_of_several_is_read_is_told(void **state)
         "{\"ph\":\"i\",\"name\":\"[memory]\",\"pid\":1,\"tid\":1,\"ts\":2,\"args\":"
         "{\"Device Type\":1,\"Device Id\":2,\"Addr\":512,\"Bytes\":1024,\"Total Allocated\":1024}}]}";
     static const char told[] = "device 2 of 0 2; --trace-device chooses";
-    (void)state;
     command_write("two.json", log, strlen(log));
-    assert_int_equal(command_run("\"$F\" report two.json --trace-device 2 --html two.html"), 0);
-    flw_test_expect_in(out_text, told);
-    assert_int_equal(command_run("cat two.html"), 0);
-    flw_test_expect_in(out_text, told);
-    assert_int_equal(command_run("\"$F\" report two.json --json -"), 0);
-    flw_test_expect_in(out_text, "\"recorded_device\": 0,");
-    assert_int_equal(command_run("cp two.json again.json; \"$F\" report two.json again.json "
-                                 "--trace-device 2 --json -"),
-                     0);
-    flw_test_expect_in(out_text, "\"recorded_device\": 2,");
+    command_expect("fallow report two.json --trace-device 2 --html two.html", told);
+    command_expect("cat two.html", told);
+    command_expect("fallow report two.json --json -", "\"recorded_device\": 0,");
+    command_expect("cp two.json again.json; fallow report two.json again.json "
+                   "--trace-device 2 --json -",
+                   "\"recorded_device\": 2,");
     assert_null(strstr(out_text, "\"recorded_device\": 0,"));
-    assert_int_equal(command_run("\"$F\" report two.json tiny.ftext"), 0);
-    flw_test_expect_in(out_text, "\ntwo.json\ndevice 0 of 0 2; --trace-device chooses\n");
-    assert_int_equal(command_run("\"$F\" report tiny.ftext"), 0);
+    command_expect("fallow report two.json tiny.ftext",
+                   "\ntwo.json\ndevice 0 of 0 2; --trace-device chooses\n");
+    command_expect("fallow report tiny.ftext");
     assert_null(strstr(out_text, "--trace-device"));
 }
 
@@ -177,7 +161,6 @@ static void long_names_are_told_apart(void **state)
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
-    (void)state;
     fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields none\n", file);
     for (int i = 0; i < 2; i++) {
         fprintf(file, "L 0 \"%07900d%c\" \"/a.cpp\"\nW %d\nA 0 %d %d 0 stack=%d\n", 0, 'a' + i, i,
@@ -186,25 +169,22 @@ static void long_names_are_told_apart(void **state)
     assert_int_equal(fclose(file), 0);
     command_write("long.ftext", text, bytes);
     free(text);
-    assert_int_equal(command_run("\"$F\" report long.ftext --no-times --policy bound --owner a.cpp "
-                                 "--csv-owners - | cut -d, -f 2-"),
-                     0);
-    flw_test_expect_in(out_text,
-                       "\n1024,1,,,1024,1,1024,1,1024,1\n2048,1,,,2048,1,2048,1,2048,1\n");
+    command_expect("fallow report long.ftext --no-times --policy bound --owner a.cpp "
+                   "--csv-owners - | cut -d, -f 2-",
+                   "\n1024,1,,,1024,1,1024,1,1024,1\n2048,1,,,2048,1,2048,1,2048,1\n");
 }
 
 /* Terminals obey control characters: of one byte, and of two in UTF-8. */
 static void names_move_no_terminal(void **state)
 {
     static const char *const lines[] = {
-        "\"$F\" report \"$n.ftext\" --policy bound",
-        "\"$F\" report \"$n.ftext\" tiny.ftext --policy bound",
-        "\"$F\" report tiny.ftext --policy \"$n\"",
-        "\"$F\" report \"$n\"",
-        "\"$F\" \"$n\"",
+        "fallow report \"$n.ftext\" --policy bound",
+        "fallow report \"$n.ftext\" tiny.ftext --policy bound",
+        "fallow report tiny.ftext --policy \"$n\"",
+        "fallow report \"$n\"",
+        "fallow \"$n\"",
     };
     char line[256];
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         snprintf(line, sizeof line,
                  "n=$(printf 'a\\033[31m\\302\\233b'); cp tiny.ftext \"$n.ftext\"; { %s; } 2>&1",
@@ -214,28 +194,24 @@ static void names_move_no_terminal(void **state)
         assert_null(strchr(out_text, '\033'));
         assert_null(strstr(out_text, "\302\233"));
     }
-    assert_int_equal(command_run("rm a*b.ftext"), 0);
+    command_expect("rm a*b.ftext");
 }
 
 /* The page's blocks name their owners by line, so an owner without letters would shift all later ones. */
 static void an_owner_without_a_name_is_a_line_of_the_page(void **state)
 {
-    (void)state;
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                 "L 5 \"f\" \"dir/\"\nW 0\nA 0 0 4194304 0 stack=1\n"
                                 "L 6 \"\" \"??\"\nW 1\nA 0 1 2097152 0 stack=2\n"
                                 "L 7 \"g\" \"b.py\"\nW 2\nA 0 2 1048576 0 stack=3\n";
     command_write("nameless.ftext", trace, sizeof trace - 1);
-    assert_int_equal(command_run("\"$F\" report nameless.ftext --no-times --policy fallow "
-                                 "--by file --owner . --html - | "
-                                 "grep -ao '\"owners\":\\[\"[^]]*'"),
-                     0);
-    assert_string_equal(out_text, "\"owners\":[\"code that is not known\",\"?\",\"?\",\"b.py\"\n");
-    assert_int_equal(command_run("\"$F\" report nameless.ftext --no-times --policy bound "
-                                 "--by file --owner . --csv-owners -"),
-                     0);
-    flw_test_expect_in(out_text, "\n\"dir/\",4194304,1,,,");
-    flw_test_expect_in(out_text, "\n\"?\",2097152,1,,,");
+    command_expect_text("fallow report nameless.ftext --no-times --policy fallow "
+                        "--by file --owner . --html - | "
+                        "grep -ao '\"owners\":\\[\"[^]]*'",
+                        "\"owners\":[\"code that is not known\",\"?\",\"?\",\"b.py\"\n");
+    command_expect("fallow report nameless.ftext --no-times --policy bound "
+                   "--by file --owner . --csv-owners -",
+                   "\n\"dir/\",4194304,1,,,", "\n\"?\",2097152,1,,,");
 }
 
 /* A spreadsheet must not evaluate a recorded function or file name as a formula. */
@@ -245,7 +221,6 @@ static void no_cell_of_a_table_is_a_formula(void **state)
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
-    (void)state;
     fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields none\n", file);
     for (int i = 0; i < 6; i++) {
         fprintf(file, "L 0 \"f\" \"%s1+1.py\"\nW %d\nA 0 %d 1024 0 stack=%d\n", starts[i], i, i,
@@ -254,10 +229,9 @@ static void no_cell_of_a_table_is_a_formula(void **state)
     assert_int_equal(fclose(file), 0);
     command_write("formula.ftext", text, bytes);
     free(text);
-    assert_int_equal(command_run("\"$F\" report formula.ftext --no-times --policy bound --by file "
-                                 "--owner 1 --csv-owners - | grep -c \"^.'\""),
-                     0);
-    assert_string_equal(out_text, "6\n");
+    command_expect_text("fallow report formula.ftext --no-times --policy bound --by file "
+                        "--owner 1 --csv-owners - | grep -c \"^.'\"",
+                        "6\n");
 }
 
 /* Strict readers reject half of a surrogate pair, which represents such a byte where this program reads the text
@@ -268,28 +242,24 @@ static void what_others_read_is_utf8(void **state)
                                 "B 0 \"caf\303\251\377\"\nA 1 0 8 0\nE 2 \"caf\303\251\377\"\n"
                                 "N 3 \"n\377\"\n";
     static const char *const lines[] = {
-        "\"$F\" report odd.ftext --policy bound --no-times --chrome -",
-        "\"$F\" trace export odd.ftext --to chrome",
+        "fallow report odd.ftext --policy bound --no-times --chrome -",
+        "fallow trace export odd.ftext --to chrome",
     };
-    (void)state;
     command_write("odd.ftext", trace, sizeof trace - 1);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        assert_int_equal(command_run(lines[i]), 0);
-        flw_test_expect_in(out_text, "\"caf\303\251?\"");
+        command_expect(lines[i], "\"caf\303\251?\"");
         assert_null(strstr(out_text, "\\ud"));
     }
 }
 
 static void figures_are_told_as_they_are(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("\"$F\" report tiny.ftext --policy bound --limit 1 --lag 1"), 0);
-    flw_test_expect_in(out_text, ", limit 1 B, kernels 1 event late)\n");
-    command_expect_error("\"$F\" report tiny.ftext --limit 4611686018427387905", 2,
+    command_expect("fallow report tiny.ftext --policy bound --limit 1 --lag 1",
+                   ", limit 1 B, kernels 1 event late)\n");
+    command_expect_error("fallow report tiny.ftext --limit 4611686018427387905", 2,
                          "--limit '4611686018427387905' is above 4096 PiB");
-    assert_int_equal(
-        command_run("\"$F\" report tiny.ftext --policy bound --limit 4611686018427387904"), 0);
-    flw_test_expect_in(out_text, ", limit 4 EiB, ");
+    command_expect("fallow report tiny.ftext --policy bound --limit 4611686018427387904",
+                   ", limit 4 EiB, ");
 }
 
 static void one_is_not_several(void **state)
@@ -304,27 +274,23 @@ static void one_is_not_several(void **state)
     static const char trace[] =
         "#fallow-trace 1\ndevice 0\nstream 0\nfields none\nA 0 0 524288 0\n";
     char line[512];
-    (void)state;
     command_write("one.ftext", trace, sizeof trace - 1);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        snprintf(line, sizeof line, "COLUMNS=200 \"$F\" %s", lines[i][0]);
-        assert_int_equal(command_run(line), 0);
-        flw_test_expect_in(out_text, lines[i][1]);
+        snprintf(line, sizeof line, "COLUMNS=200 fallow %s", lines[i][0]);
+        command_expect(line, lines[i][1]);
     }
 }
 
 static void what_would_have_no_effect_is_refused(void **state)
 {
-    (void)state;
-    command_expect_error("\"$F\" report tiny.ftext --at peak", 2, "--at needs --folded");
-    command_expect_error("\"$F\" report tiny.ftext --policy bound,driver,bound", 2,
+    command_expect_error("fallow report tiny.ftext --at peak", 2, "--at needs --folded");
+    command_expect_error("fallow report tiny.ftext --policy bound,driver,bound", 2,
                          "--policy has 'bound' twice");
-    command_expect_error("\"$F\" replay tiny.ftext --policy pytorch:expandable_segments=1,async,"
+    command_expect_error("fallow replay tiny.ftext --policy pytorch:expandable_segments=1,async,"
                          "pytorch:expandable_segments=1",
                          2, "--policy has 'pytorch:expandable_segments=1' twice");
-    assert_int_equal(command_run("\"$F\" report tiny.ftext --policy "
-                                 "pytorch:expandable_segments=1,pytorch"),
-                     0);
+    command_expect("fallow report tiny.ftext --policy "
+                   "pytorch:expandable_segments=1,pytorch");
 }
 
 /* ---- how files are written ---- */
@@ -336,37 +302,32 @@ static const char *const options[] = {"--html",       "--json",   "--csv",
 static void an_output_is_packed_as_its_name_says(void **state)
 {
     char line[512];
-    (void)state;
     if (!FLW_HAS_ZLIB) {
         skip();
     }
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         snprintf(line, sizeof line,
                  "for n in plain packed.gz; do "
-                 "\"$F\" report tiny.ftext --no-times %s $n >/dev/null || exit 1; done && "
+                 "fallow report tiny.ftext --no-times %s $n >/dev/null || exit 1; done && "
                  "test -s plain && gzip -dc packed.gz | cmp - plain",
                  options[i]);
-        assert_int_equal(command_run(line), 0);
+        command_expect(line);
     }
-    assert_int_equal(
-        command_run("\"$F\" report tiny.ftext --policy bound --no-times --json p.json.gz && "
-                    "\"$F\" report tiny.ftext --policy bound --no-times --baseline p.json.gz"),
-        0);
+    command_expect("fallow report tiny.ftext --policy bound --no-times --json p.json.gz && "
+                   "fallow report tiny.ftext --policy bound --no-times --baseline p.json.gz");
 }
 
 /* The target of a link is replaced, not the link; users without access still have none. */
 static void a_replaced_file_keeps_its_place_and_its_readers(void **state)
 {
     char line[512];
-    (void)state;
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         snprintf(line, sizeof line,
                  "rm -f link there; echo old >there && chmod 600 there && ln -s there link && "
-                 "\"$F\" report tiny.ftext %s link >/dev/null && stat -c %%a%%F link there && "
+                 "fallow report tiny.ftext %s link >/dev/null && stat -c %%a%%F link there && "
                  "! grep -qx old there",
                  options[i]);
-        assert_int_equal(command_run(line), 0);
-        assert_string_equal(out_text, "777symbolic link\n600regular file\n");
+        command_expect_text(line, "777symbolic link\n600regular file\n");
     }
 }
 
@@ -383,23 +344,21 @@ static void standard_output_has_other_names(void **state)
         "gen serve --requests req -o",
     };
     char line[512];
-    (void)state;
-    assert_int_equal(command_run("echo '{\"timestamp\": 0, \"input_length\": 60, "
-                                 "\"output_length\": 2}' >req"),
-                     0);
+    command_expect("echo '{\"timestamp\": 0, \"input_length\": 60, "
+                   "\"output_length\": 2}' >req");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
             snprintf(
                 line, sizeof line,
-                "{ echo before; \"$F\" %s -; } >plain && echo before >log && ln -f log same && "
-                "\"$F\" %s %s >>log && cmp plain log && cmp log same",
+                "{ echo before; fallow %s -; } >plain && echo before >log && ln -f log same && "
+                "fallow %s %s >>log && cmp plain log && cmp log same",
                 lines[i], lines[i], names[n]);
             if (command_run(line) != 0) {
                 fail_msg("%s %s: %s%s", lines[i], names[n], out_text, error_text);
             }
         }
     }
-    command_expect_error("\"$F\" report tiny.ftext --json - --csv /dev/stdout", 2,
+    command_expect_error("fallow report tiny.ftext --json - --csv /dev/stdout", 2,
                          "standard output");
 }
 
@@ -409,14 +368,13 @@ static void a_descriptor_is_written_to(void **state)
     static const char *const names[] = {"/dev/fd/5", "/proc/self/fd/5", "/proc/thread-self/fd/5",
                                         "links/a"};
     char line[512];
-    (void)state;
-    assert_int_equal(command_run("mkdir links; ln -s b links/a; ln -s /proc/self/fd/5 links/b"), 0);
+    command_expect("mkdir links; ln -s b links/a; ln -s /proc/self/fd/5 links/b");
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
             snprintf(line, sizeof line,
-                     "rm -f plain; \"$F\" report tiny.ftext --no-times %s plain >/dev/null && "
+                     "rm -f plain; fallow report tiny.ftext --no-times %s plain >/dev/null && "
                      "echo before >log && ln -f log same && exec 5>>log && "
-                     "\"$F\" report tiny.ftext --no-times %s %s >/dev/null && echo after >&5 && "
+                     "fallow report tiny.ftext --no-times %s %s >/dev/null && echo after >&5 && "
                      "{ echo before; cat plain; echo after; } | cmp - same",
                      options[i], options[i], names[n]);
             if (command_run(line) != 0) {
@@ -424,71 +382,58 @@ static void a_descriptor_is_written_to(void **state)
             }
         }
     }
-    assert_int_equal(command_run("echo before >log && ln -f log same && "
-                                 "\"$F\" report tiny.ftext --json /dev/stderr --policy bound "
-                                 "2>>log >/dev/null && head -1 same && cmp log same"),
-                     0);
-    assert_string_equal(out_text, "before\n");
-    assert_int_equal(
-        command_run("echo before >log; exec 5>>log; sleep 20 & \"$F\" report tiny.ftext "
-                    "--json /proc/$!/fd/5 --policy bound >/dev/null && kill $! && "
-                    "head -1 same && cmp log same"),
-        0);
-    assert_string_equal(out_text, "before\n");
-    command_expect_error("\"$F\" report no.ftext --json /dev/fd/5 5<req", 1,
+    command_expect_text("echo before >log && ln -f log same && "
+                        "fallow report tiny.ftext --json /dev/stderr --policy bound "
+                        "2>>log >/dev/null && head -1 same && cmp log same",
+                        "before\n");
+    command_expect_text("echo before >log; exec 5>>log; sleep 20 & fallow report tiny.ftext "
+                        "--json /proc/$!/fd/5 --policy bound >/dev/null && kill $! && "
+                        "head -1 same && cmp log same",
+                        "before\n");
+    command_expect_error("fallow report no.ftext --json /dev/fd/5 5<req", 1,
                          "/dev/fd/5: cannot write: Bad file descriptor");
-    command_expect_error("\"$F\" report no.ftext --json /dev/fd/77", 1,
+    command_expect_error("fallow report no.ftext --json /dev/fd/77", 1,
                          "/dev/fd/77: cannot write: Bad file descriptor");
 }
 
 /* The file would get the number of standard output, and the table would be appended. */
 static void nothing_is_printed_where_standard_output_was_closed(void **state)
 {
-    (void)state;
-    assert_int_equal(
-        command_run(
-            "\"$F\" report tiny.ftext --no-times --policy bound --json a.json >/dev/null && "
-            "! \"$F\" report tiny.ftext --no-times --policy bound --json b.json >&- && "
-            "cmp a.json b.json"),
-        0);
+    command_expect("fallow report tiny.ftext --no-times --policy bound --json a.json >/dev/null && "
+                   "! fallow report tiny.ftext --no-times --policy bound --json b.json >&- && "
+                   "cmp a.json b.json");
 }
 
 /* 20,001 blocks of 2^49 bytes: the stretches of addresses that blocks without a rectangle share are of 2^50 bytes and more. */
 static void the_page_of_more_than_2_to_the_63_bytes_ends(void **state)
 {
-    (void)state;
-    assert_int_equal(
-        command_run(
-            "{ printf '#fallow-trace 1\\ndevice 0\\nstream 0\\nfields times\\n'; "
-            "seq 0 20000 | sed 's/.*/A & & 562949953421312 0/'; } >huge.ftext && timeout 120 "
-            "\"$F\" report huge.ftext --policy driver --html huge.html >/dev/null"),
-        0);
+    command_expect(
+        "{ printf '#fallow-trace 1\\ndevice 0\\nstream 0\\nfields times\\n'; "
+        "seq 0 20000 | sed 's/.*/A & & 562949953421312 0/'; } >huge.ftext && timeout 120 "
+        "fallow report huge.ftext --policy driver --html huge.html >/dev/null");
 }
 
 /* As for a single file of the host in a container. */
 static void a_file_that_is_a_mount_is_filled(void **state)
 {
-    (void)state;
     if (command_run("unshare -mr mount --bind req req") != 0) {
         skip(); /* nothing can be mounted here */
     }
-    assert_int_equal(
-        command_run(
-            "echo old >mine && echo old >theirs && export F && unshare -mr sh -c 'mount --bind theirs "
-            "mine && \"$F\" report tiny.ftext --policy bound --no-times --json mine "
-            ">/dev/null' && \"$F\" report tiny.ftext --policy bound --no-times --json "
-            "plain >/dev/null && cmp plain theirs && cat mine && ls mine*"),
-        0);
-    assert_string_equal(out_text, "old\nmine\n");
+    command_expect_text(
+        "echo old >mine && echo old >theirs && export F && unshare -mr sh -c 'mount --bind theirs "
+        "mine && fallow report tiny.ftext --policy bound --no-times --json mine "
+        ">/dev/null' && fallow report tiny.ftext --policy bound --no-times --json "
+        "plain >/dev/null && cmp plain theirs && cat mine && ls mine*",
+        "old\nmine\n");
     if (sysconf(_SC_PAGESIZE) != 4096) {
         return; /* the file system below would not be full */
     }
     command_expect_error(
         "export F; unshare -mr sh -c 'mkdir -p small && mount -t tmpfs -o size=8k none small && "
         "echo old >small/it && head -c 3000 /dev/zero >small/rest && mount --bind small/it mine && "
-        "\"$F\" report tiny.ftext --policy bound --no-times --json mine'",
+        "fallow report tiny.ftext --policy bound --no-times --json mine'",
         1, "mine: cannot write: No space left on device; all of it is in ");
-    assert_int_equal(command_run("cmp plain mine.*"), 0);
+    command_expect("cmp plain mine.*");
 }
 
 /* ---- output that cannot be written ---- */
@@ -497,17 +442,16 @@ static void a_file_that_is_a_mount_is_filled(void **state)
 static void what_cannot_be_written_is_said_first(void **state)
 {
     char line[256], what[64];
-    (void)state;
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        snprintf(line, sizeof line, "\"$F\" report no.ftext %s nowhere/x", options[i]);
+        snprintf(line, sizeof line, "fallow report no.ftext %s nowhere/x", options[i]);
         command_expect_error(line, 1, "nowhere/x: cannot create a file there: No such file");
-        snprintf(line, sizeof line, "\"$F\" report no.ftext %s .", options[i]);
+        snprintf(line, sizeof line, "fallow report no.ftext %s .", options[i]);
         command_expect_error(line, 1, ".: cannot write: Is a directory");
-        snprintf(line, sizeof line, "\"$F\" report no.ftext %s ''", options[i]);
+        snprintf(line, sizeof line, "fallow report no.ftext %s ''", options[i]);
         snprintf(what, sizeof what, "%s '' is empty; give it a value", options[i]);
         command_expect_error(line, 2, what);
     }
-    command_expect_error("\"$F\" report merge no.jsonl --json nowhere/x", 1,
+    command_expect_error("fallow report merge no.jsonl --json nowhere/x", 1,
                          "nowhere/x: cannot create a file there: No such file");
 }
 
@@ -516,17 +460,15 @@ static void what_cannot_be_written_is_said_first(void **state)
 /* A command that was built or copied without the simulated driver. */
 static void no_driver_is_loaded_before_there_is_something_to_replay(void **state)
 {
-    (void)state;
     if (command_run("head -c 2 \"$F\" | grep -q '#!'") == 0) {
         skip(); /* an emulator's script: a copy runs the command in the folder of the build */
     }
-    assert_int_equal(command_run("mkdir alone && cp \"$F\" alone/fallow && "
-                                 ": >alone/libfallow-simcuda.so"),
-                     0);
+    command_expect("mkdir alone && cp \"$F\" alone/fallow && "
+                   ": >alone/libfallow-simcuda.so");
 #define ALONE "LD_LIBRARY_PATH=\"$PWD/alone\" alone/fallow "
     command_expect_error(ALONE "report tiny.ftext", 1, "cannot load the simulated driver");
     command_expect_error(ALONE "report no.ftext", 1, "no.ftext: cannot open: No such file");
-    assert_int_equal(command_run(ALONE "report tiny.ftext --json-lines"), 0);
+    command_expect(ALONE "report tiny.ftext --json-lines");
     assert_string_equal(error_text, "");
     flw_test_expect_in(out_text, "{\"fallow_rank\":");
 }
@@ -548,8 +490,7 @@ static void write_split(const char *last_line)
     char text[2048];
     int length = snprintf(text, sizeof text, "%s%s\n", split_trace, last_line);
     command_write("split.ftext", text, (size_t)length);
-    assert_int_equal(command_run("\"$F\" trace export split.ftext --to pytorch -o split.pickle"),
-                     0);
+    command_expect("fallow trace export split.ftext --to pytorch -o split.pickle");
 }
 
 /* The only answer of that policy, in JSON. */
@@ -564,10 +505,9 @@ static void expect_answer(const char *name, const char *outcome, const char *sma
 
 static void the_request_that_failed_is_asked_of_every_policy(void **state)
 {
-    (void)state;
     write_split("O 0 125829120 0 free=10485760");
-    assert_int_equal(command_run("\"$F\" report split.pickle --no-times --json -"), 0);
-    flw_test_expect_in(out_text, "\"limit_bytes\": 429916160, \"limit_given\": false");
+    command_expect("fallow report split.pickle --no-times --json -",
+                   "\"limit_bytes\": 429916160, \"limit_given\": false");
     expect_answer("pytorch-expandable", "served", "421527552");
     expect_answer("driver", "served", "421527552");
     expect_answer("pytorch", "refused", "545259520"); /* 400 MiB and 120 more */
@@ -575,28 +515,23 @@ static void the_request_that_failed_is_asked_of_every_policy(void **state)
     flw_test_expect_in(out_text,
                        "{\"name\": \"pytorch\", \"label\": \"pytorch\", \"allocates\": true, "
                        "\"peak_requested_bytes\": 419430400");
-    assert_int_equal(
-        command_run(
-            "\"$F\" report split.ftext --no-times --html split.html >screen && "
-            "grep -c '\"name\":\"pytorch\",\"outcome\":\"refused\",\"smallest_limit_bytes\":545259520' "
-            "split.html && tr -s ' \\n' ' ' <screen"),
-        0);
-    flw_test_expect_in(out_text, "with 410 MiB (the memory reserved or free then) policy");
-    flw_test_expect_in(out_text, " pytorch fails 520 MiB pytorch-expandable is served 402 MiB ");
+    command_expect(
+        "fallow report split.ftext --no-times --html split.html >screen && "
+        "grep -c '\"name\":\"pytorch\",\"outcome\":\"refused\",\"smallest_limit_bytes\":545259520' "
+        "split.html && tr -s ' \\n' ' ' <screen",
+        "with 410 MiB (the memory reserved or free then) policy",
+        " pytorch fails 520 MiB pytorch-expandable is served 402 MiB ");
     /* --limit replaces the memory of the recording. */
-    assert_int_equal(
-        command_run("\"$F\" report split.pickle --no-times --policy pytorch --limit 520M "
-                    "--json -"),
-        0);
-    flw_test_expect_in(out_text, "\"limit_bytes\": 545259520, \"limit_given\": true");
+    command_expect("fallow report split.pickle --no-times --policy pytorch --limit 520M "
+                   "--json -",
+                   "\"limit_bytes\": 545259520, \"limit_given\": true");
     expect_answer("pytorch", "served", "545259520");
     assert_null(strstr(
         out_text, "max_split_size_mb")); /* for named policies no settings of PyTorch are added */
     /* If the free bytes are unknown, only the smallest limits are found. */
     write_split("O 0 125829120 0");
-    assert_int_equal(command_run("\"$F\" report split.ftext --no-times --policy pytorch --json -"),
-                     0);
-    flw_test_expect_in(out_text, "\"limit_bytes\": null, \"limit_given\": false");
+    command_expect("fallow report split.ftext --no-times --policy pytorch --json -",
+                   "\"limit_bytes\": null, \"limit_given\": false");
     expect_answer("pytorch", "not asked", "545259520");
 }
 
@@ -604,18 +539,15 @@ static void the_request_that_failed_is_asked_of_every_policy(void **state)
 static void expect_advice(const char *arguments, const char *text, const char *type)
 {
     char line[512], member[512];
-    snprintf(line, sizeof line, "\"$F\" report %s --no-times --json advice.json | tr -s ' \\n' ' '",
+    snprintf(line, sizeof line, "fallow report %s --no-times --json advice.json | tr -s ' \\n' ' '",
              arguments);
-    assert_int_equal(command_run(line), 0);
-    flw_test_expect_in(out_text, text);
+    command_expect(line, text);
     snprintf(member, sizeof member, type == NULL ? "\"type\": null" : "\"type\": \"%s\"", type);
-    assert_int_equal(command_run("cat advice.json"), 0);
-    flw_test_expect_in(out_text, member);
+    command_expect("cat advice.json", member);
 }
 
 static void the_advice_is_what_the_replays_say(void **state)
 {
-    (void)state;
     write_split("O 0 125829120 0 free=10485760");
     expect_advice("split.pickle",
                   "to serve the failed request with the 410 MiB there were, set "
@@ -658,9 +590,8 @@ static void the_advice_is_what_the_replays_say(void **state)
         "nothing: no replayed setting saves more than 0 B (0.0 %) of the 400 MiB reserved", NULL);
     expect_advice("split.pickle --policy bound",
                   "unknown: no replayed allocator can be chosen by a setting or", NULL);
-    assert_int_equal(command_run("\"$F\" gen random --count 2000 -o random.ftext && "
-                                 "\"$F\" trace export random.ftext --to rmm -o random.csv"),
-                     0);
+    command_expect("fallow gen random --count 2000 -o random.ftext && "
+                   "fallow trace export random.ftext --to rmm -o random.csv");
     command_write("empty.ftext", "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n", 46);
     expect_advice("empty.ftext", "nothing: the trace allocates no memory", NULL);
     expect_advice("random.csv --policy async,fallow", "use import fallow; fallow.enable_rmm()",
@@ -669,7 +600,6 @@ static void the_advice_is_what_the_replays_say(void **state)
 
 static void the_advice_of_the_demo_is_a_setting_or_another_allocator(void **state)
 {
-    (void)state;
     if (getenv("FALLOW_DEMO") == NULL) {
         skip();
     }

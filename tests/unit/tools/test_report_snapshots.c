@@ -63,74 +63,62 @@ static void write_devices(const char *name)
 
 static void the_device_that_ran_out_is_shown_and_the_others_have_a_line(void **state)
 {
-    (void)state;
     write_devices("two.pickle");
-    assert_int_equal(command_run("\"$F\" report two.pickle --no-times --html two.html"), 0);
-    flw_test_expect_in(
-        out_text, "out of memory at event 3: unknown code requested 40 MiB with 60 MiB live\n");
-    flw_test_expect_in(out_text, "\ndevice 1 of 0 1; --trace-device chooses\n"
-                                 "device 0: 60 events, peak live memory 80 MiB, reserved 80 MiB\n");
-    assert_int_equal(
-        command_run(
-            "grep -q 'device 0: 60 events, peak live memory 80 MiB, reserved 80 MiB\"' two.html && "
-            "grep -o '\"recorded_device\":[01],' two.html | tr -d '\\n'"),
-        0);
-    assert_string_equal(out_text, "\"recorded_device\":1,\"recorded_device\":0,");
-    assert_int_equal(
-        command_run("\"$F\" report - --no-times --policy recorded --json - <two.pickle"), 0);
-    flw_test_expect_in(out_text, "\"recorded_device\": 1, \"other_devices\": [{\"device\": 0, "
-                                 "\"events\": 60, \"peak_requested_bytes\": 83886080, "
-                                 "\"recorded_peak_reserved_bytes\": 83886080, "
-                                 "\"out_of_memory_event\": null, \"asked_bytes\": null}]");
-    flw_test_expect_in(out_text, "stdin, device 0\"");
-    assert_int_equal(command_run("\"$F\" report two.pickle --no-times --trace-device 0"), 0);
-    flw_test_expect_in(out_text, "\ndevice 0 of 0 1; --trace-device chooses\n");
+    command_expect("fallow report two.pickle --no-times --html two.html",
+                   "out of memory at event 3: unknown code requested 40 MiB with 60 MiB live\n",
+                   "\ndevice 1 of 0 1; --trace-device chooses\n"
+                   "device 0: 60 events, peak live memory 80 MiB, reserved 80 MiB\n");
+    command_expect_text(
+        "grep -q 'device 0: 60 events, peak live memory 80 MiB, reserved 80 MiB\"' two.html && "
+        "grep -o '\"recorded_device\":[01],' two.html | tr -d '\\n'",
+        "\"recorded_device\":1,\"recorded_device\":0,");
+    command_expect("fallow report - --no-times --policy recorded --json - <two.pickle",
+                   "\"recorded_device\": 1, \"other_devices\": [{\"device\": 0, "
+                   "\"events\": 60, \"peak_requested_bytes\": 83886080, "
+                   "\"recorded_peak_reserved_bytes\": 83886080, "
+                   "\"out_of_memory_event\": null, \"asked_bytes\": null}]",
+                   "stdin, device 0\"");
+    command_expect("fallow report two.pickle --no-times --trace-device 0",
+                   "\ndevice 0 of 0 1; --trace-device chooses\n");
     assert_true(strncmp(out_text, "two.pickle: peak live memory 80 MiB", 35) == 0);
 }
 
 static void every_threshold_looks_at_every_device(void **state)
 {
-    const char *line = "\"$F\" report two.pickle --no-times --policy recorded %s >screen";
+    const char *line = "fallow report two.pickle --no-times --policy recorded %s >screen";
     char whole[512];
-    (void)state;
     write_devices("two.pickle");
     snprintf(whole, sizeof whole, line, "--fail-on-oom");
     command_expect_error(whole, 1, "two.pickle: ran out of memory at event 3: 41,943,040 bytes");
     snprintf(whole, sizeof whole, line, "--fail-on-oom --trace-device 0");
-    assert_int_equal(command_run(whole), 0);
+    command_expect(whole);
     /* Device 0 exceeds the threshold, although device 1 is shown. */
     snprintf(whole, sizeof whole, line, "--max-reserved 70M");
     command_expect_error(whole, 1,
                          "two.pickle, device 0: policy recorded reserves 83,886,080 bytes");
     snprintf(whole, sizeof whole, line,
              "--json now.json && sed 's/83886080/8388608/' now.json >then.json");
-    assert_int_equal(command_run(whole), 0);
+    command_expect(whole);
     snprintf(whole, sizeof whole, line, "--baseline now.json");
-    assert_int_equal(command_run(whole), 0);
-    assert_int_equal(
-        command_run("sed 's/\"peak_reserved_bytes\": 83886080/\"peak_reserved_bytes\": 8388608/' "
-                    "now.json >less.json"),
-        0);
+    command_expect(whole);
+    command_expect("sed 's/\"peak_reserved_bytes\": 83886080/\"peak_reserved_bytes\": 8388608/' "
+                   "now.json >less.json");
     snprintf(whole, sizeof whole, line, "--baseline less.json");
     command_expect_error(whole, 1, "two.pickle, device 0");
-    assert_int_equal(
-        command_run("cp two.pickle copy.pickle; \"$F\" report diff two.pickle copy.pickle"), 0);
-    assert_string_equal(out_text, "no number differs\n");
+    command_expect_text("cp two.pickle copy.pickle; fallow report diff two.pickle copy.pickle",
+                        "no number differs\n");
 }
 
 static void a_folder_and_a_job_have_every_device(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("mkdir job"), 0);
+    command_expect("mkdir job");
     write_devices("job/rank0.pickle");
     write_devices("job/rank1.pickle");
-    assert_int_equal(command_run("\"$F\" report job --no-times --policy recorded --html job.html"),
-                     0);
-    flw_test_expect_in(out_text, "\nrank1.pickle, device 0");
-    flw_test_expect_in(out_text, "a job of 2 ranks; 2 ran out of memory");
-    assert_int_equal(command_run("grep -c '<a[^>]*>rank1.pickle, device 0</a>' job.html"), 0);
+    command_expect("fallow report job --no-times --policy recorded --html job.html",
+                   "\nrank1.pickle, device 0", "a job of 2 ranks; 2 ran out of memory");
+    command_expect("grep -c '<a[^>]*>rank1.pickle, device 0</a>' job.html");
     command_expect_error(
-        "\"$F\" report job --no-times --policy recorded --max-reserved 70M >screen", 1,
+        "fallow report job --no-times --policy recorded --max-reserved 70M >screen", 1,
         "rank0.pickle, device 0: policy recorded reserves");
 }
 
@@ -139,21 +127,18 @@ static void the_last_iteration_of_torchtitan_is_a_job(void **state)
     static const char *const layouts[] = {"iteration_%s/rank%u_memory_snapshot.pickle",
                                           "iteration_%s/rank%u/memory_snapshot.pickle"};
     char path[128], line[256];
-    (void)state;
     for (size_t layout = 0; layout < 2; layout++) {
-        assert_int_equal(command_run("rm -rf titan; for i in 9 10_exit; do for r in 0 1; do "
-                                     "mkdir -p titan/iteration_$i/rank$r; done; done"),
-                         0);
+        command_expect("rm -rf titan; for i in 9 10_exit; do for r in 0 1; do "
+                       "mkdir -p titan/iteration_$i/rank$r; done; done");
         for (unsigned i = 0; i < 4; i++) {
             snprintf(path, sizeof path, layouts[layout], i < 2 ? "9" : "10_exit", i % 2);
             snprintf(line, sizeof line, "titan/%s", path);
             write_devices(line);
         }
-        assert_int_equal(command_run("\"$F\" report titan --no-times --policy recorded"), 0);
+        command_expect("fallow report titan --no-times --policy recorded");
         command_expect_one_line("titan/iteration_10_exit: the latest iteration is reported");
         flw_test_expect_in(out_text, "a job of 2 ranks; 2 ran out of memory");
-        assert_int_equal(
-            command_run("\"$F\" report titan/iteration_9 --no-times --policy recorded"), 0);
+        command_expect("fallow report titan/iteration_9 --no-times --policy recorded");
         assert_string_equal(error_text, "");
         flw_test_expect_in(out_text, "a job of 2 ranks; 2 ran out of memory");
     }
@@ -163,25 +148,23 @@ static void the_last_iteration_of_torchtitan_is_a_job(void **state)
 
 static void an_empty_snapshot_and_a_device_without_memory_are_errors(void **state)
 {
-    (void)state;
     struct writer w = begin();
     begin_events(&w);
     finish(&w, "empty.pickle");
-    command_expect_error("\"$F\" report empty.pickle", 1,
+    command_expect_error("fallow report empty.pickle", 1,
                          "empty.pickle: byte 0: an empty snapshot:");
-    command_expect_error("\"$F\" trace verify empty.pickle", 1, "an empty snapshot:");
+    command_expect_error("fallow trace verify empty.pickle", 1, "an empty snapshot:");
     w = begin();
     put_segment(&w, 2, BASE, 20 * MIB, MIB);
     begin_events(&w);
     finish(&w, "third.pickle");
-    command_expect_error("\"$F\" report third.pickle --trace-device 1", 1,
+    command_expect_error("fallow report third.pickle --trace-device 1", 1,
                          "nothing is on record of device 1: no segment and no event");
-    assert_int_equal(command_run("\"$F\" report third.pickle"), 0);
+    command_expect("fallow report third.pickle");
 }
 
 static void a_ring_that_was_overwritten_is_said(void **state)
 {
-    (void)state;
     struct writer w = begin();
     put_segment(&w, 0, BASE, 20 * MIB, MIB);
     begin_events(&w);
@@ -197,15 +180,14 @@ static void a_ring_that_was_overwritten_is_said(void **state)
     end_pickle(&w);
     command_write("ring.pickle", w.bytes, w.count);
     free(w.bytes);
-    assert_int_equal(command_run("\"$F\" report ring.pickle --no-times --policy recorded --json -"),
-                     0);
+    command_expect("fallow report ring.pickle --no-times --policy recorded --json -");
     command_expect_one_line(
         "ring.pickle: the oldest events were overwritten (trace_alloc_overflowed)");
     flw_test_expect_in(out_text, "\"events_overwritten\": true");
-    command_expect_error("\"$F\" trace verify ring.pickle", 3,
+    command_expect_error("fallow trace verify ring.pickle", 3,
                          "the oldest events were overwritten");
-    assert_int_equal(command_run("\"$F\" trace pack ring.pickle -o ring.ftrace"), 0);
-    command_expect_error("\"$F\" trace verify ring.ftrace", 3,
+    command_expect("fallow trace pack ring.pickle -o ring.ftrace");
+    command_expect_error("fallow trace verify ring.ftrace", 3,
                          "the oldest events were overwritten");
 }
 
@@ -237,17 +219,15 @@ static void files_given_by_mistake_are_recognised(void **state)
          "the message of an out-of-memory"},
         {"torch.OutOfMemoryError: XPU out of memory. Tried to allocate", "torch.xpu.memory"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         command_write("mistaken", files[i].text, strlen(files[i].text));
-        command_expect_error("\"$F\" report mistaken", 1, files[i].told);
-        command_expect_error("\"$F\" trace verify mistaken", 1, files[i].told);
+        command_expect_error("fallow report mistaken", 1, files[i].told);
+        command_expect_error("fallow trace verify mistaken", 1, files[i].told);
     }
 }
 
 static void profiles_of_xpus_and_npus_are_read(void **state)
 {
-    (void)state;
     for (unsigned type = 12; type <= 20; type += 8) {
         char text[512];
         snprintf(
@@ -257,8 +237,8 @@ static void profiles_of_xpus_and_npus_are_read(void **state)
             "Allocated\":2048}}]}",
             type);
         command_write("other.json", text, strlen(text));
-        assert_int_equal(command_run("\"$F\" report other.json --no-times --policy bound"), 0);
-        flw_test_expect_in(out_text, "peak live memory 2 KiB");
+        command_expect("fallow report other.json --no-times --policy bound",
+                       "peak live memory 2 KiB");
     }
 }
 
@@ -266,54 +246,42 @@ static void profiles_of_xpus_and_npus_are_read(void **state)
 
 static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **state)
 {
-    (void)state;
     struct writer w = begin();
     put_segment(&w, 0, BASE, 64 * MIB, 10 * MIB);
     put_segment(&w, 0, BASE + 128 * MIB, 20 * MIB, 20 * MIB);
     put_segment(&w, 0, BASE + 256 * MIB, 32 * MIB, 0);
     begin_events(&w);
     finish(&w, "still.pickle");
-    assert_int_equal(
-        command_run("\"$F\" report still.pickle --no-times --json still.json --html still.html "
-                    "--fail-on-oom"),
-        0);
-    flw_test_expect_in(out_text, "\n2 blocks in 3 segments, 1 stream; no history\n");
-    flw_test_expect_in(out_text, "      20  66.7       1  before the recording, up to 32 MiB\n");
-    flw_test_expect_in(
-        out_text, "still.pickle: 30 MiB live of 116 MiB that PyTorch reserved; 86 MiB free in 2 "
-                  "holes, the largest of\n    54 MiB\n");
+    command_expect("fallow report still.pickle --no-times --json still.json --html still.html "
+                   "--fail-on-oom",
+                   "\n2 blocks in 3 segments, 1 stream; no history\n",
+                   "      20  66.7       1  before the recording, up to 32 MiB\n",
+                   "still.pickle: 30 MiB live of 116 MiB that PyTorch reserved; 86 MiB free in 2 "
+                   "holes, the largest of\n    54 MiB\n");
     assert_null(strstr(out_text, "expandable"));
     assert_null(strstr(out_text, "requested"));
-    assert_int_equal(command_run("cat still.json"), 0);
-    flw_test_expect_in(out_text, "\"has_history\": false");
-    flw_test_expect_in(out_text, "\"type\": null, \"saved_bytes\": null");
+    command_expect("cat still.json", "\"has_history\": false",
+                   "\"type\": null, \"saved_bytes\": null");
     assert_null(strstr(out_text, "\"name\": \"fallow\""));
     assert_int_equal(command_number("\"policies\"", "peak_reserved_bytes"), 116 * MIB);
-    assert_int_equal(
-        command_run(
-            "grep -c '; no history</p>' still.html && grep -c '\"has_history\":false' still.html"),
-        0);
-    command_expect_error("\"$F\" report still.pickle --no-times --max-reserved 100M >screen", 1,
+    command_expect(
+        "grep -c '; no history</p>' still.html && grep -c '\"has_history\":false' still.html");
+    command_expect_error("fallow report still.pickle --no-times --max-reserved 100M >screen", 1,
                          "still.pickle: policy recorded reserves 121,634,816 bytes");
-    assert_int_equal(command_run("\"$F\" replay still.pickle --no-times --policy pytorch"), 0);
+    command_expect("fallow replay still.pickle --no-times --policy pytorch");
     command_expect_one_line(
         "still.pickle: has no history: policies are given its live blocks alone");
     /* Together with a snapshot that has a history. */
     write_devices("two.pickle");
-    assert_int_equal(
-        command_run("\"$F\" report still.pickle two.pickle --no-times --policy pytorch,recorded "
-                    "--html both.html && grep -c still.pickle both.html"),
-        0);
-    assert_int_equal(
-        command_run("\"$F\" report still.pickle two.pickle --no-times --policy pytorch,recorded"),
-        0);
-    flw_test_expect_in(out_text, "    30        -     3.867\n");
+    command_expect("fallow report still.pickle two.pickle --no-times --policy pytorch,recorded "
+                   "--html both.html && grep -c still.pickle both.html");
+    command_expect("fallow report still.pickle two.pickle --no-times --policy pytorch,recorded",
+                   "    30        -     3.867\n");
 }
 
 /* 100 MiB are reserved at the start; the recording uses 40 of these and releases 20 before the peak. */
 static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void **state)
 {
-    (void)state;
     struct writer w = begin();
     put_segment(&w, 0, BASE, 80 * MIB, 0);
     put_segment(&w, 0, BASE + 256 * MIB, 10 * MIB, 10 * MIB);
@@ -325,11 +293,10 @@ static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void 
     put_event(&w, "segment_alloc", BASE + 256 * MIB, 10 * MIB);
     put_event(&w, "alloc", BASE + 256 * MIB, 10 * MIB);
     finish(&w, "late.pickle");
-    assert_int_equal(
-        command_run("\"$F\" report late.pickle --no-times --json late.json | tr -s ' \\n' ' '"), 0);
-    flw_test_expect_in(
-        out_text, "PyTorch reserved 50 MiB (without 50 MiB from before the recording, which it did "
-                  "not use)");
+    command_expect(
+        "fallow report late.pickle --no-times --json late.json | tr -s ' \\n' ' '",
+        "PyTorch reserved 50 MiB (without 50 MiB from before the recording, which it did "
+        "not use)");
     /* Only the replay of PyTorch's model contains the earlier holes. */
     w = begin();
     for (uint64_t i = 0; i < 2; i++) {
@@ -338,12 +305,11 @@ static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void 
     begin_events(&w);
     put_oom(&w, 60 * MIB, 10 * MIB);
     finish(&w, "holes.pickle");
-    assert_int_equal(command_run("\"$F\" report holes.pickle --no-times | tr -s ' \\n' ' '"), 0);
-    flw_test_expect_in(
-        out_text,
+    command_expect(
+        "fallow report holes.pickle --no-times | tr -s ' \\n' ' '",
         "expandable_segments:True; it fits from 102 MiB on; the recording began late, and "
         "memory from before is replayed without its holes ");
-    assert_int_equal(command_run("cat late.json"), 0);
+    command_expect("cat late.json");
     assert_int_equal(command_number("traces", "unused_from_before_bytes"), 50 * MIB);
     assert_int_equal(command_number("\"name\": \"recorded\"", "peak_reserved_bytes"), 100 * MIB);
 }
@@ -355,15 +321,13 @@ static void torch_frames_are_better_than_nothing(void **state)
                                 "L 7 \"_flat_weight\" \"/site-packages/torch/x.py\"\n"
                                 "L 9 \"step\" \"/site-packages/torch/y.py\"\nW 0 1\n"
                                 "A 0 0 1048576 0 stack=1\nO 0 4096 0 stack=1\n";
-    (void)state;
     command_write("torch.ftext", trace, sizeof trace - 1);
-    assert_int_equal(
-        command_run("\"$F\" report torch.ftext --no-times --policy bound --json torch.json"), 0);
-    flw_test_expect_in(out_text, "100.0       1  _flat_weight (x.py:7)\n");
+    command_expect("fallow report torch.ftext --no-times --policy bound --json torch.json",
+                   "100.0       1  _flat_weight (x.py:7)\n");
     command_expect_error(
-        "\"$F\" report torch.ftext --no-times --policy bound --fail-on-oom >screen", 1,
+        "fallow report torch.ftext --no-times --policy bound --fail-on-oom >screen", 1,
         "4,096 bytes requested by _flat_weight (x.py:7)");
-    assert_int_equal(command_run("grep -c '\"owner\": \"_flat_weight (x.py:7)\"' torch.json"), 0);
+    command_expect("grep -c '\"owner\": \"_flat_weight (x.py:7)\"' torch.json");
 }
 
 /* The page first shows the last operation before the failure, with the blocks live at the failure. */
@@ -372,12 +336,9 @@ static void the_page_opens_on_the_out_of_memory(void **state)
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                 "A 0 0 4194304 0\nA 0 1 2097152 0\nF 0 1 0\nO 0 8388608 0 free=0\n"
                                 "A 0 2 1048576 0\nF 0 0 0\n";
-    (void)state;
     command_write("opens.ftext", trace, sizeof trace - 1);
-    assert_int_equal(
-        command_run("\"$F\" report opens.ftext --no-times --policy driver --html - | "
-                    "grep -o '\"ops\":6,\"unit\":[0-9]*,\"peak_op\":[0-9],\"oom_op\":2,'"),
-        0);
+    command_expect("fallow report opens.ftext --no-times --policy driver --html - | "
+                   "grep -o '\"ops\":6,\"unit\":[0-9]*,\"peak_op\":[0-9],\"oom_op\":2,'");
 }
 
 /* ---- freed and not reusable yet ---- */
@@ -385,7 +346,6 @@ static void the_page_opens_on_the_out_of_memory(void **state)
 /* A block of 100 bytes in a unit of 512, one of 10 MiB that record_stream keeps, and 53 MiB free after that. */
 static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(void **state)
 {
-    (void)state;
     struct writer w = begin();
     begin_segment(&w, BASE, 64 * MIB, "large", 0);
     put_block(&w, BASE, 100, "active_allocated");
@@ -399,20 +359,17 @@ static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(voi
     put_event(&w, "free_requested", BASE + MIB, 10 * MIB);
     put_oom(&w, 200 * MIB, 0);
     finish(&w, "waits.pickle");
-    assert_int_equal(
-        command_run("\"$F\" report waits.pickle --no-times --policy recorded --json waits.json "
-                    "--html waits.html | tr -s ' \\n' ' '"),
-        0);
-    flw_test_expect_in(
-        out_text,
+    command_expect(
+        "fallow report waits.pickle --no-times --policy recorded --json waits.json "
+        "--html waits.html | tr -s ' \\n' ' '",
         " reserved and unused 54.0 MiB largest hole 53 MiB freed 10 MiB in 1 block, waiting "
         "for other streams (record_stream)");
-    assert_int_equal(command_run("cat waits.json"), 0);
+    command_expect("cat waits.json");
     assert_int_equal(command_number("out_of_memory", "idle_bytes"), 54 * MIB - 512);
     assert_int_equal(command_number("out_of_memory", "pending_bytes"), 10 * MIB);
     assert_int_equal(command_number("traces", "pending_at_end_bytes"), 10 * MIB);
     /* On the page: segment, bytes before the block, requested, rounding, owner, pending, to the base of 36. */
-    assert_int_equal(command_run("grep -c ';0 mh34 68qv4 0 [0-9] 1\"' waits.html"), 0);
+    command_expect("grep -c ';0 mh34 68qv4 0 [0-9] 1\"' waits.html");
     /* The same heap without a history. */
     w = begin();
     begin_segment(&w, BASE, 64 * MIB, "large", 0);
@@ -422,16 +379,14 @@ static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(voi
     end_segment(&w);
     begin_events(&w);
     finish(&w, "still.pickle");
-    assert_int_equal(command_run("\"$F\" report still.pickle --no-times | tr -s ' \\n' ' '"), 0);
-    flw_test_expect_in(
-        out_text, ": 1 MiB live, 10 MiB freed and waiting for other streams (record_stream) of 64 "
-                  "MiB that PyTorch reserved; 53 MiB free in 1 hole, the largest of 53 MiB ");
+    command_expect("fallow report still.pickle --no-times | tr -s ' \\n' ' '",
+                   ": 1 MiB live, 10 MiB freed and waiting for other streams (record_stream) of 64 "
+                   "MiB that PyTorch reserved; 53 MiB free in 1 hole, the largest of 53 MiB ");
 }
 
 /* The driver alone would hold less, but is not a policy to advise. */
 static void the_driver_is_not_passed_over(void **state)
 {
-    (void)state;
     struct writer w = begin();
     begin_events(&w);
     put_event(&w, "segment_alloc", BASE, 40 * MIB);
@@ -443,12 +398,9 @@ static void the_driver_is_not_passed_over(void **state)
     end_snapshot(&w);
     command_write("driver.pickle", w.bytes, w.count);
     free(w.bytes);
-    assert_int_equal(
-        command_run(
-            "\"$F\" report driver.pickle --no-times --lag 0 --policy driver,recorded,pytorch:roundup_power2_divisions=1"),
-        0);
-    flw_test_expect_in(
-        out_text, "; only the driver alone would reserve less: 22 MiB, waiting at each free.\n");
+    command_expect(
+        "fallow report driver.pickle --no-times --lag 0 --policy driver,recorded,pytorch:roundup_power2_divisions=1",
+        "; only the driver alone would reserve less: 22 MiB, waiting at each free.\n");
 }
 
 /* ---- advice ---- */
@@ -526,10 +478,9 @@ static void write_split(const char *name, const char *variable, const char *conf
 static void expect_advice(const char *text, const char *type)
 {
     char member[256];
-    assert_int_equal(command_run("\"$F\" report split.pickle --no-times --json advice.json | "
-                                 "tr -s ' \\n' ' '; grep -o '\"type\": [^,]*' advice.json"),
-                     0);
-    flw_test_expect_in(out_text, text);
+    command_expect("fallow report split.pickle --no-times --json advice.json | "
+                   "tr -s ' \\n' ' '; grep -o '\"type\": [^,]*' advice.json",
+                   text);
     snprintf(member, sizeof member, "\"type\": %s", type);
     flw_test_expect_in(out_text, member);
 }
@@ -539,7 +490,6 @@ static void no_advice_is_set_already_or_breaks_the_program(void **state)
     static const char cuda[] = "PYTORCH_CUDA_ALLOC_CONF";
     static const char serve[] = "to serve the failed request with the 410 MiB there were, ";
     char text[256];
-    (void)state;
     write_split("split.pickle", cuda, NULL, false, 10 * MIB);
     snprintf(text, sizeof text, "%sset PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True;", serve);
     expect_advice(text, "\"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\"");
