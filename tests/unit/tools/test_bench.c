@@ -93,6 +93,7 @@ static struct tally run_shape(flw_bench_shape *shape, const struct flw_bench_opt
     }
     assert_true(shape(&bench));
     flw_host_free(bench.rows);
+    flw_host_free(bench.values);
     tally.failures += bench.failure_count;
     return tally;
 }
@@ -239,17 +240,6 @@ static void the_median_is_the_middle(void **state)
     assert_true(flw_median(NULL, 0) == 0);
 }
 
-static void a_report_that_overflows_fails(void **state)
-{
-    (void)state;
-    struct flw_bench bench = {0};
-    for (int i = 0; i <= FLW_BENCH_VALUES; i++) {
-        assert_int_equal(bench.failure_count, 0);
-        flw_bench_add(&bench, "key", i);
-    }
-    assert_int_equal(bench.failure_count, 1);
-}
-
 /* ---- command ---- */
 
 #define WORDS 16
@@ -376,11 +366,11 @@ static double figure_on_pool(flw_bench_shape *shape, struct flw_bench_options op
     if (!flw_bench_open(&bench) || !shape(&bench)) {
         fail_msg("%s", bench.message);
     }
-    flw_bench_close(&bench);
-    assert_int_equal(bench.failure_count, 0);
     for (size_t i = 0; i < bench.value_count; i++) {
         value = strcmp(bench.values[i].key, key) == 0 ? bench.values[i].value : value;
     }
+    assert_int_equal(bench.failure_count, 0);
+    flw_bench_close(&bench);
     return value;
 }
 
@@ -446,7 +436,6 @@ int main(void)
         cmocka_unit_test(sizes_are_in_the_range_of_their_distribution),
         cmocka_unit_test(steps_stay_inside_slots_and_streams),
         cmocka_unit_test(the_median_is_the_middle),
-        cmocka_unit_test(a_report_that_overflows_fails),
         cmocka_unit_test(mistakes_on_the_command_line_are_refused),
         cmocka_unit_test(every_shape_runs_on_the_empty_library),
         cmocka_unit_test(what_one_thread_allocates_and_another_frees_holds_at_most_twice_the_live),

@@ -87,7 +87,6 @@ const struct flw_bench_policy *flw_bench_policy_find(const char *name);
 
 /* ---- bench: the bed and the report of a run */
 
-#define FLW_BENCH_VALUES  48
 #define FLW_BENCH_COLUMNS 12
 
 struct flw_bench_column {
@@ -128,8 +127,8 @@ struct flw_bench {
     struct {
         char key[40];
         double value;
-    } values[FLW_BENCH_VALUES];
-    size_t value_count;
+    } * values;
+    size_t value_count, value_capacity;
     const struct flw_bench_column *columns; /* of rows */
     size_t column_count;
     struct flw_bench_row *rows; /* flw_host_free; NULL: none */
@@ -170,7 +169,7 @@ bool flw_bench_check(struct flw_bench *bench, CUresult result, const char *call)
                                                   : (bench)->driver->call(__VA_ARGS__), \
                     #call)
 
-/* Add a figure, or count a failed operation if there are too many. */
+/* Add a figure, or a row. */
 void flw_bench_add(struct flw_bench *bench, const char *key, double value);
 struct flw_bench_row *flw_bench_add_row(struct flw_bench *bench);
 void flw_bench_print(const struct flw_bench *bench);

@@ -153,7 +153,6 @@ void flw_bench_find(const struct flw_bench *bench, const char *name, void *out_f
 static bool open_device(struct flw_bench *bench, const flw_sim_config *world)
 {
     flw_sim_reset_function reset = NULL;
-    char name[96] = "";
     int ordinal = bench->options->device;
     bool is_sim = ordinal < 0;
     if (flw_driver_open(&bench->opened, is_sim ? "sim" : NULL, bench->message) != FALLOW_OK) {
@@ -171,15 +170,12 @@ static bool open_device(struct flw_bench *bench, const flw_sim_config *world)
     }
     if (!FLW_BENCH_CALL(bench, cuInit, 0) || /* needed again after a new world */
         !FLW_BENCH_CALL(bench, cuDeviceGet, &bench->device, is_sim ? 0 : ordinal) ||
-        !FLW_BENCH_CALL(bench, cuDeviceGetName, name, (int)sizeof name, bench->device) ||
-        !FLW_BENCH_CALL(bench, cuDevicePrimaryCtxRetain, &bench->context, bench->device) ||
-        !FLW_BENCH_CALL(bench, cuCtxSetCurrent, bench->context)) {
+        !FLW_BENCH_CALL(bench, cuDeviceGetName, bench->device_name, (int)sizeof bench->device_name,
+                        bench->device) ||
+        !FLW_BENCH_CALL(bench, cuDevicePrimaryCtxRetain, &bench->context, bench->device)) {
         return false;
     }
-    bool is_named = !bench->is_simulated || strstr(name, "simulated") != NULL;
-    snprintf(bench->device_name, sizeof bench->device_name, "%s%s",
-             is_named ? "" : "simulated device, ", name);
-    return true;
+    return FLW_BENCH_CALL(bench, cuCtxSetCurrent, bench->context);
 }
 
 static bool open_streams(struct flw_bench *bench, size_t count)
@@ -231,6 +227,7 @@ void flw_bench_close(struct flw_bench *bench)
     }
     flw_host_free(bench->streams);
     flw_host_free(bench->rows);
+    flw_host_free(bench->values);
     if (bench->context != NULL) {
         driver->cuCtxSetCurrent(NULL);
         driver->cuDevicePrimaryCtxRelease_v2(bench->device);
@@ -439,10 +436,8 @@ double flw_bench_measure(struct flw_bench *bench, const struct flw_bench_loop *l
 
 void flw_bench_add(struct flw_bench *bench, const char *key, double value)
 {
-    if (bench->value_count == FLW_BENCH_VALUES) {
-        bench->failure_count++;
-        return;
-    }
+    bench->values = flw_host_grow(bench->values, &bench->value_capacity, bench->value_count + 1,
+                                  sizeof *bench->values);
     snprintf(bench->values[bench->value_count].key, sizeof bench->values->key, "%s", key);
     bench->values[bench->value_count++].value = value;
 }

@@ -123,15 +123,14 @@ void *flw_kernel_output(struct flw_kernel_call *call, int64_t bytes)
         return nowhere;
     }
     size_t room = bytes == 0 ? 16 : (size_t)bytes;
-    fallow_status status = FALLOW_OUT_OF_HOST_MEMORY;
-    if (call->buffer_count < FLW_KERNEL_BUFFERS) {
-        status = fallow_alloc(call->bench->pool, room, STREAM(call), &buffer);
-    }
+    fallow_status status = fallow_alloc(call->bench->pool, room, STREAM(call), &buffer);
     if (status != FALLOW_OK) {
         call->is_broken = !flw_bench_fail(call->bench, "no buffer of %zu bytes: %s", room,
                                           fallow_status_name(status));
         return nowhere;
     }
+    call->buffers = flw_host_grow(call->buffers, &call->buffer_capacity, call->buffer_count + 1,
+                                  sizeof *call->buffers);
     call->buffers[call->buffer_count++] = buffer;
     return buffer;
 }
@@ -207,6 +206,7 @@ void flw_kernel_call_finish(struct flw_kernel_call *call)
     while (call->buffer_count > 0) {
         (void)!fallow_free(call->bench->pool, call->buffers[--call->buffer_count], STREAM(call));
     }
+    flw_host_free(call->buffers);
 }
 
 static bool launch(struct flw_kernel_call *call)

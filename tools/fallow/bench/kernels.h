@@ -14,7 +14,6 @@
 #define FLW_KERNEL_SIZES        4
 #define FLW_KERNEL_CASES        6
 #define FLW_KERNEL_PARAMS_BYTES 512
-#define FLW_KERNEL_BUFFERS      16
 
 struct flw_kernel_call;
 
@@ -56,8 +55,8 @@ struct flw_kernel_call {
     const struct flw_kernel_case *of;
     struct flw_bench *bench;
     bool is_query; /* at full size, without memory */
-    void *buffers[FLW_KERNEL_BUFFERS];
-    size_t buffer_count;
+    void **buffers;
+    size_t buffer_count, buffer_capacity;
     _Alignas(16) unsigned char params[FLW_KERNEL_PARAMS_BYTES];
     bool is_broken; /* the bench's message is the reason */
 };
