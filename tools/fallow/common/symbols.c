@@ -65,16 +65,21 @@ static bool map_file(struct flw_symbols *symbols, const char *path)
     return symbols->file != MAP_FAILED;
 }
 
-/* Copy a section's header, which may be unaligned. Returns false if there is none. */
+/* Copy a structure, which may be unaligned. Returns false if the file ends before its end. */
+static bool copy(const struct flw_symbols *symbols, uint64_t offset, void *out, size_t bytes)
+{
+    bool is_there = is_inside(symbols, offset, bytes);
+    if (is_there) {
+        memcpy(out, symbols->file + offset, bytes);
+    }
+    return is_there;
+}
+
 static bool read_section(const struct flw_symbols *symbols, const elf_header *header, size_t index,
                          elf_section *out)
 {
     uint64_t at = header->e_shoff + (uint64_t)index * sizeof *out;
-    if (index >= header->e_shnum || at < header->e_shoff || !is_inside(symbols, at, sizeof *out)) {
-        return false;
-    }
-    memcpy(out, symbols->file + at, sizeof *out);
-    return true;
+    return index < header->e_shnum && at >= header->e_shoff && copy(symbols, at, out, sizeof *out);
 }
 
 /* Find the full table of symbols, or the loader's. */
@@ -96,19 +101,27 @@ static bool find_table(const struct flw_symbols *symbols, const elf_header *head
     return false;
 }
 
+/* Find the lowest loaded address. */
+static uint64_t find_base(const struct flw_symbols *symbols, const elf_header *header)
+{
+    ElfW(Phdr) segment = {0};
+    bool is_read = header->e_phentsize == sizeof segment;
+    for (size_t i = 0; is_read && segment.p_type != PT_LOAD && i < header->e_phnum; i++) {
+        is_read = copy(symbols, header->e_phoff + i * sizeof segment, &segment, sizeof segment);
+    }
+    return segment.p_type == PT_LOAD ? segment.p_vaddr & ~UINT64_C(4095) : 0;
+}
+
 static bool read_functions(struct flw_symbols *symbols)
 {
     elf_header header;
     elf_section table, names;
-    if (symbols->file_bytes < sizeof header) {
-        return false;
-    }
-    memcpy(&header, symbols->file, sizeof header);
-    if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+    if (!copy(symbols, 0, &header, sizeof header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
         header.e_ident[EI_CLASS] != (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32) ||
         header.e_shentsize != sizeof table || !find_table(symbols, &header, &table, &names)) {
         return false;
     }
+    symbols->base = find_base(symbols, &header);
     size_t room = table.sh_size / sizeof(elf_symbol);
     const char *text = (const char *)symbols->file + names.sh_offset;
     symbols->functions = flw_host_alloc(room, sizeof *symbols->functions);
@@ -127,24 +140,6 @@ static bool read_functions(struct flw_symbols *symbols)
     }
     qsort(symbols->functions, symbols->count, sizeof *symbols->functions, flw_compare_u64);
     return symbols->count > 0;
-}
-
-static void read_base(struct flw_symbols *symbols)
-{
-    elf_header header;
-    ElfW(Phdr) segment;
-    memcpy(&header, symbols->file, sizeof header);
-    for (size_t i = 0; i < header.e_phnum; i++) {
-        uint64_t at = header.e_phoff + i * sizeof segment;
-        if (header.e_phentsize != sizeof segment || !is_inside(symbols, at, sizeof segment)) {
-            return;
-        }
-        memcpy(&segment, symbols->file + at, sizeof segment);
-        if (segment.p_type == PT_LOAD) {
-            symbols->base = segment.p_vaddr & ~UINT64_C(4095);
-            return;
-        }
-    }
 }
 
 #if FLW_HAS_DW
@@ -305,7 +300,6 @@ struct flw_symbols *flw_symbols_open(const char *path)
         flw_symbols_close(symbols);
         return NULL;
     }
-    read_base(symbols);
 #if FLW_HAS_DW
     open_lines(symbols, path);
 #endif
