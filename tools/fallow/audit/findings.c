@@ -33,8 +33,7 @@ static void add_site(struct flw_findings *findings, const struct flw_auditpage *
         site->poisoned_count += from->poisoned_count;
         return;
     }
-    findings->sites = flw_host_grow(findings->sites, &findings->site_room, findings->site_count + 1,
-                                    sizeof *findings->sites);
+    FLW_HOST_GROW(findings->sites, findings->site_room, findings->site_count + 1);
     finding = &findings->sites[findings->site_count];
     *finding = (struct flw_finding){.site = *from};
     for (uint32_t i = 0; i < from->frame_count; i++) {

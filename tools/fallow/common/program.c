@@ -45,8 +45,7 @@ static uint16_t find_or_add(struct flw_lanes *lanes, uint32_t pool, uint16_t str
         is_known |= lanes->list[i].pool == pool;
     }
     lanes->pool_count += !is_known;
-    lanes->list =
-        flw_host_grow(lanes->list, &lanes->capacity, lanes->count + 1, sizeof *lanes->list);
+    FLW_HOST_GROW(lanes->list, lanes->capacity, lanes->count + 1);
     lanes->list[lanes->count] = (struct flw_lane){.pool = pool, .stream = stream};
     return (uint16_t)(lanes->stream_count + lanes->count++);
 }

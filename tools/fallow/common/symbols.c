@@ -258,8 +258,7 @@ static const char *read_name(struct flw_symbols *symbols, const char *name)
 {
     char *made = strncmp(name, "_Z", 2) == 0 ? demangle(name) : NULL;
     if (made != NULL) {
-        symbols->readable = flw_host_grow(symbols->readable, &symbols->readable_room,
-                                          symbols->readable_count + 1, sizeof *symbols->readable);
+        FLW_HOST_GROW(symbols->readable, symbols->readable_room, symbols->readable_count + 1);
         symbols->readable[symbols->readable_count++] = made;
     }
     return made;
@@ -355,8 +354,7 @@ size_t flw_modules_add(struct flw_modules *modules, const char *path, size_t byt
             return i;
         }
     }
-    modules->list =
-        flw_host_grow(modules->list, &modules->room, modules->count + 1, sizeof *modules->list);
+    FLW_HOST_GROW(modules->list, modules->room, modules->count + 1);
     struct flw_module *module = &modules->list[modules->count];
     *module = (struct flw_module){.path = flw_host_alloc(bytes + 1, 1)};
     memcpy(module->path, path, bytes);

@@ -16,6 +16,10 @@ void *flw_host_alloc(size_t count, size_t bytes);
  * zero-filled after the old content. `memory` may be NULL with a capacity of 0. */
 void *flw_host_grow(void *memory, size_t *capacity, size_t count, size_t bytes);
 
+/* Grow an array in place, to at least `count` elements. */
+#define FLW_HOST_GROW(array, capacity, count) \
+    ((array) = flw_host_grow((array), &(capacity), (count), sizeof *(array)))
+
 #define FLW_HOST_LINE_BYTES 128 /* two cache lines, because the adjacent line is prefetched */
 
 /* The same as flw_host_alloc on cache lines of its own. */

@@ -122,8 +122,7 @@ void flw_doctor_advise(struct flw_doctor *doctor, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    doctor->advice = flw_host_grow(doctor->advice, &doctor->advice_capacity,
-                                   doctor->advice_count + 1, sizeof *doctor->advice);
+    FLW_HOST_GROW(doctor->advice, doctor->advice_capacity, doctor->advice_count + 1);
     vsnprintf(doctor->advice[doctor->advice_count++], sizeof *doctor->advice, format, arguments);
     va_end(arguments);
 }
@@ -300,8 +299,8 @@ int flw_command_doctor(int argc, char **argv)
         return code;
     }
     if (optind < argc) {
-        flw_complain("doctor: what is '%s'? see fallow doctor --help", argv[optind]);
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "doctor: what is '%s'? see fallow doctor --help",
+                          argv[optind]);
     }
     struct flw_doctor doctor = {.is_json = settings.is_json};
     doctor.json.file = settings.is_json ? stdout : flw_terminal_open(false);

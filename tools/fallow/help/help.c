@@ -72,9 +72,8 @@ static bool has_word(const struct flw_subcommand *subcommand, const char *word)
         }
         flw_guess_offer(&guess, word_of(subcommand, i));
     }
-    flw_complain("'%s' has no help of its own%ssee fallow %s --help", word,
-                 flw_guess_say(&guess, "", hint), subcommand->name);
-    return false;
+    return flw_complain("'%s' has no help of its own%ssee fallow %s --help", word,
+                        flw_guess_say(&guess, "", hint), subcommand->name);
 }
 
 void flw_subcommand_print_help(FILE *out)
@@ -361,8 +360,7 @@ static void put_help(FILE *out, const char *heading, char *text)
     size_t capacity = 0;
     for (char *line = text, *end; *line != '\0'; line = end) {
         end = strchrnul(line, '\n');
-        manual.lines =
-            flw_host_grow(manual.lines, &capacity, manual.line_count + 1, sizeof *manual.lines);
+        FLW_HOST_GROW(manual.lines, capacity, manual.line_count + 1);
         manual.lines[manual.line_count++] = line;
         if (*end != '\0') {
             *end++ = '\0';
@@ -459,8 +457,8 @@ static int write_pages(const char *folder)
     do {
         int length = snprintf(path, sizeof path, "%s/%s.1", folder, page_name(subcommand, name));
         if (length < 0 || (size_t)length >= sizeof path) {
-            flw_complain("help: the name of the folder '%s' is too long", folder);
-            return FLW_EXIT_FAILED;
+            return flw_refuse(FLW_EXIT_FAILED, "help: the name of the folder '%s' is too long",
+                              folder);
         }
         code = write_page(subcommand, path);
         subcommand = next++;
@@ -492,8 +490,7 @@ int flw_command_help(int argc, char **argv)
     char **words = argv + optind;
     int count = argc - optind, most = settings.pages != NULL ? 0 : settings.is_page ? 1 : 2;
     if (count > most || (settings.is_page && settings.pages != NULL)) {
-        flw_complain("help: that is too much at once; see fallow help --help");
-        return FLW_EXIT_USAGE;
+        return flw_refuse(FLW_EXIT_USAGE, "help: that is too much at once; see fallow help --help");
     }
     if (settings.pages != NULL) {
         return write_pages(settings.pages);

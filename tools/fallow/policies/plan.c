@@ -95,18 +95,15 @@ bool flw_plan_take_policies(void *member, const char *list)
     for (const char *name = list;; name++) {
         size_t length = flw_policy_length(name);
         if (policies->count == FLW_PLAN_POLICIES) {
-            flw_complain("more than %d policies; replay them in turn", FLW_PLAN_POLICIES);
-            return false;
+            return flw_complain("more than %d policies; replay them in turn", FLW_PLAN_POLICIES);
         }
         char message[FLW_POLICY_MESSAGE_BYTES];
         struct flw_policy_choice *choice = &policies->choices[policies->count];
         if (!flw_policy_choose(name, length, choice, message)) {
-            flw_complain("%s", message);
-            return false;
+            return flw_complain("%s", message);
         }
         if (contains(policies, choice->policy.name)) {
-            flw_complain("--policy has '%s' twice", choice->policy.name);
-            return false;
+            return flw_complain("--policy has '%s' twice", choice->policy.name);
         }
         policies->list[policies->count++] = &choice->policy;
         name += length;
@@ -165,10 +162,10 @@ bool flw_plan_take_lag(void *member, const char *text)
     const char *unit = flw_number_read(text, 10, &lag.units);
     uint64_t scale = unit == NULL ? 0 : *unit == '\0' ? 1 : unit_ns(unit);
     if (scale == 0 || lag.units > LAG_MOST / scale) {
-        flw_complain("--lag '%s' is neither a number of events, such as 2000, nor a time, such as "
-                     "200us, 5ms or 1s",
-                     text);
-        return false;
+        return flw_complain(
+            "--lag '%s' is neither a number of events, such as 2000, nor a time, such as "
+            "200us, 5ms or 1s",
+            text);
     }
     lag.units *= scale;
     lag.is_by_time = *unit != '\0' && lag.units != 0;
@@ -185,9 +182,9 @@ bool flw_plan_choose_lag(const struct flw_plan *plan, const struct flw_trace *tr
         out->units = out->is_by_time ? DEFAULT_LAG_NS : FLW_PLAN_LAG_EVENTS;
     }
     if (out->is_by_time && !trace->has_times) {
-        flw_complain("%s has no times, so that no lag can be in times; give it in events: --lag %d",
-                     trace->source == NULL ? "the trace" : trace->source, FLW_PLAN_LAG_EVENTS);
-        return false;
+        return flw_complain(
+            "%s has no times, so that no lag can be in times; give it in events: --lag %d",
+            trace->source == NULL ? "the trace" : trace->source, FLW_PLAN_LAG_EVENTS);
     }
     return true;
 }

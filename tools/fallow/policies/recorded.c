@@ -82,7 +82,7 @@ static void swap(struct freed_heap *heap, size_t a, size_t b)
 
 static void push(struct freed_heap *heap, const struct freed *freed)
 {
-    heap->list = flw_host_grow(heap->list, &heap->capacity, heap->count + 1, sizeof *heap->list);
+    FLW_HOST_GROW(heap->list, heap->capacity, heap->count + 1);
     size_t i = heap->count++;
     heap->list[i] = *freed;
     for (; i > 0 && comes_before(heap, i, (i - 1) / 2); i = (i - 1) / 2) {
@@ -197,8 +197,7 @@ static void use(struct walk *walk, const struct flw_op *op, size_t moment)
     if (i != 0 || op->stream == block->home) {
         return;
     }
-    walk->users =
-        flw_host_grow(walk->users, &walk->user_capacity, walk->user_count + 2, sizeof *walk->users);
+    FLW_HOST_GROW(walk->users, walk->user_capacity, walk->user_count + 2);
     walk->users[++walk->user_count] = (struct user){op->stream, block->users};
     block->users = (uint32_t)walk->user_count;
 }

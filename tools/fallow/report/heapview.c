@@ -33,15 +33,13 @@ struct flw_sheet_cut flw_sheet_cut(uint64_t *values, size_t count, size_t most)
 
 void flw_heapview_add(struct flw_heapview *view, uint32_t block)
 {
-    view->fresh = flw_host_grow(view->fresh, &view->fresh_capacity, view->fresh_count + 1,
-                                sizeof *view->fresh);
+    FLW_HOST_GROW(view->fresh, view->fresh_capacity, view->fresh_count + 1);
     view->fresh[view->fresh_count++] = block;
 }
 
 void flw_heapview_make_segments(struct flw_heapview *view, size_t count)
 {
-    view->segments =
-        flw_host_grow(view->segments, &view->segment_capacity, count, sizeof *view->segments);
+    FLW_HOST_GROW(view->segments, view->segment_capacity, count);
     view->segment_count = count;
 }
 
@@ -75,8 +73,7 @@ void flw_heapview_look(struct flw_heapview *view)
         }
     }
     view->block_count = old_count + young_count;
-    view->blocks =
-        flw_host_grow(view->blocks, &view->block_capacity, view->block_count, sizeof *view->blocks);
+    FLW_HOST_GROW(view->blocks, view->block_capacity, view->block_count);
     for (size_t at = view->block_count; young_count > 0;) {
         bool is_old = old_count > 0 &&
                       compare_blocks(&view->blocks[old_count - 1], &young[young_count - 1]) > 0;

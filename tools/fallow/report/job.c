@@ -103,8 +103,7 @@ bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice
 
 void flw_job_add(struct flw_job *job, const struct flw_rank *record)
 {
-    job->records =
-        flw_host_grow(job->records, &job->capacity, job->count + 1, sizeof *job->records);
+    FLW_HOST_GROW(job->records, job->capacity, job->count + 1);
     job->records[job->count++] = *record;
 }
 

@@ -27,15 +27,13 @@
 
 static bool take_pattern(struct flw_owner_rule *rule, const char *text, bool is_owner)
 {
-    rule->patterns = flw_host_grow(rule->patterns, &rule->pattern_room, rule->pattern_count + 1,
-                                   sizeof *rule->patterns);
+    FLW_HOST_GROW(rule->patterns, rule->pattern_room, rule->pattern_count + 1);
     struct flw_owner_pattern *pattern = &rule->patterns[rule->pattern_count];
     int error = regcomp(&pattern->compiled, text, REG_EXTENDED | REG_NOSUB);
     if (error != 0) {
         char message[200];
         regerror(error, &pattern->compiled, message, sizeof message);
-        flw_complain("--%s '%s': %s", is_owner ? "owner" : "skip", text, message);
-        return false;
+        return flw_complain("--%s '%s': %s", is_owner ? "owner" : "skip", text, message);
     }
     pattern->text = text;
     pattern->is_owner = is_owner;
@@ -66,8 +64,7 @@ bool flw_owner_take_by(void *member, const char *word)
             return true;
         }
     }
-    flw_complain("--by '%s' is none of frame, file, module and phase", word);
-    return false;
+    return flw_complain("--by '%s' is none of frame, file, module and phase", word);
 }
 
 bool flw_owner_rule_is_whole(const struct flw_owner_rule *rule)
@@ -281,8 +278,7 @@ static uint32_t add_owner(struct finder *finder, uint32_t text, uint32_t brief)
     uint32_t owner = flw_addressmap_find(&finder->known, text);
     if (owner == FLW_ADDRESSMAP_ABSENT) {
         owner = (uint32_t)owners->count;
-        owners->list =
-            flw_host_grow(owners->list, &owners->room, owners->count + 1, sizeof *owners->list);
+        FLW_HOST_GROW(owners->list, owners->room, owners->count + 1);
         owners->list[owners->count++] =
             (struct flw_owner){.text = text, .brief = fill(owners, clean(owners, brief))};
         if (!flw_addressmap_put(&finder->known, text, owner)) {
@@ -343,7 +339,7 @@ static void note_phase(struct open_phases *open, const struct flw_trace_event *e
 {
     size_t at = open->count;
     if (event->op == FLW_TRACE_PHASE_BEGIN) {
-        open->names = flw_host_grow(open->names, &open->room, open->count + 1, sizeof *open->names);
+        FLW_HOST_GROW(open->names, open->room, open->count + 1);
         open->names[open->count++] = name;
     } else if (event->op == FLW_TRACE_PHASE_END) {
         while (at > 0 && open->names[at - 1] != name) {

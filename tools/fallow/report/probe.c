@@ -192,8 +192,7 @@ static void keep_frame(struct flw_probe *probe, size_t op, size_t i)
     frame->requested_bytes = probe->requested_bytes;
     frame->block_bytes = probe->knows_blocks ? probe->block_total_bytes : FLW_UNKNOWN;
     frame->reserved_bytes = probe->reserved_bytes;
-    frame->segments =
-        flw_host_grow(frame->segments, &probe->rooms[i], count, sizeof *frame->segments);
+    FLW_HOST_GROW(frame->segments, probe->rooms[i], count);
     frame->segment_count = count;
     if (count != 0) {
         memcpy(frame->segments, probe->view.segments, count * sizeof *frame->segments);

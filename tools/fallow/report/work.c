@@ -50,8 +50,7 @@ struct work {
 
 static void add_job(struct work *work, const char *folder, const char *name)
 {
-    work->jobs =
-        flw_host_grow(work->jobs, &work->job_capacity, work->job_count + 1, sizeof *work->jobs);
+    FLW_HOST_GROW(work->jobs, work->job_capacity, work->job_count + 1);
     size_t bytes = strlen(name) + (folder == NULL ? 0 : strlen(folder)) + 2;
     char *path = flw_host_alloc(bytes, 1);
     snprintf(path, bytes, "%s%s%s", folder == NULL ? "" : folder, folder == NULL ? "" : "/", name);
@@ -86,8 +85,7 @@ static bool add_files(struct work *work, const char *path, char *iteration)
     DIR *folder = opendir(path);
     iteration[0] = '\0';
     if (folder == NULL) {
-        flw_complain("cannot read the folder '%.300s': %s", path, strerror(errno));
-        return false;
+        return flw_complain("cannot read the folder '%.300s': %s", path, strerror(errno));
     }
     for (struct dirent *entry = readdir(folder); is_read && entry != NULL;
          entry = readdir(folder)) {
@@ -127,8 +125,8 @@ static bool add_folder(struct work *work, const char *path)
         }
     }
     if (work->job_count == first) {
-        flw_complain("the folder '%.300s' has no files; name a trace or a folder of traces", path);
-        return false;
+        return flw_complain("the folder '%.300s' has no files; name a trace or a folder of traces",
+                            path);
     }
     qsort(work->jobs + first, work->job_count - first, sizeof *work->jobs, compare_jobs);
     return true;
@@ -195,8 +193,7 @@ static bool collect(struct work *work, const struct flw_plan_lag *lag, bool repl
     bool is_done = flw_sheet_collect(&setup, sheet, message);
     flw_progress_hide();
     if (!is_done) {
-        flw_complain("%s", message);
-        return false;
+        return flw_complain("%s", message);
     }
     for (size_t i = 0; i < sheet->policy_count; i++) {
         if (!flw_plan_complain(sheet->policies[i].result)) {
@@ -235,8 +232,7 @@ static bool add_rank(struct work *work, const struct flw_sheet *sheet)
 /* Append an empty sheet and return the index. */
 static size_t add_slot(struct work *work)
 {
-    work->sheets = flw_host_grow(work->sheets, &work->sheet_capacity, work->sheet_count + 1,
-                                 sizeof *work->sheets);
+    FLW_HOST_GROW(work->sheets, work->sheet_capacity, work->sheet_count + 1);
     return work->sheet_count++;
 }
 
@@ -287,8 +283,7 @@ static bool report_trace(struct work *work, struct flw_trace *trace, size_t slot
     }
     sheet->program = flw_program_create(trace, lag.is_by_time);
     if (sheet->program == NULL) {
-        flw_complain("the trace has too many private pools and streams");
-        return false;
+        return flw_complain("the trace has too many private pools and streams");
     }
     if (!open_device(work) || !collect(work, &lag, replays, sheet)) {
         return false;
@@ -482,8 +477,7 @@ static bool begin_json(struct work *work)
     char message[FLW_BASELINE_MESSAGE_BYTES];
     if (options->baseline_path != NULL &&
         !flw_baseline_read(flw_input_place(options->baseline_path), &work->baseline, message)) {
-        flw_complain("%s", message);
-        return false;
+        return flw_complain("%s", message);
     }
     work->json = options->json_draft != NULL ? options->json_draft : &work->own_json;
     if (options->json_draft != NULL || options->outputs[FLW_REPORT_JSON] != NULL ||

@@ -41,8 +41,7 @@ static bool put(struct naming *naming, const char *function, const char *file, u
     if (!flw_stacks_add_frame(&naming->to, function, file, line, &frame)) {
         return false;
     }
-    naming->list = flw_host_grow(naming->list, &naming->list_room, naming->list_count + 1,
-                                 sizeof *naming->list);
+    FLW_HOST_GROW(naming->list, naming->list_room, naming->list_count + 1);
     naming->list[naming->list_count++] = frame;
     return true;
 }

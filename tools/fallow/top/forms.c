@@ -353,8 +353,7 @@ static struct samples list_samples(const struct flw_top_looks *all, FILE *out)
     for (size_t i = 0; i < all->count; i++) {
         for (uint32_t p = 0; p < all->looks[i].pool_count; p++) {
             const struct flw_top_pool *pool = &all->looks[i].pools[p];
-            samples.pools =
-                flw_host_grow(samples.pools, &capacity, samples.count + 1, sizeof *samples.pools);
+            FLW_HOST_GROW(samples.pools, capacity, samples.count + 1);
             size_t at = samples.count++;
             samples.pools[at].pool = pool->bulletin;
             samples.pools[at].process_name = all->looks[i].name;

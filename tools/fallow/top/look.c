@@ -130,9 +130,7 @@ static void adopt(struct flw_top_look *look)
             look->clock_ns = bulletin->clock_ns;
         }
         look->pool_total += bulletin->pool_total;
-        look->pools =
-            flw_host_grow(look->pools, &capacity, look->pool_count + bulletin->pool_count + 1,
-                          sizeof *look->pools);
+        FLW_HOST_GROW(look->pools, capacity, look->pool_count + bulletin->pool_count + 1);
         for (uint32_t i = 0; i < bulletin->pool_count; i++) {
             adopt_pool(look, copy, &bulletin->pools[i]);
         }
@@ -195,8 +193,7 @@ static bool take(struct flw_top_look *look, const char *directory, const struct 
 static void keep_name(void *context, const struct flw_board_name *name)
 {
     struct names *names = context;
-    names->list =
-        flw_host_grow(names->list, &names->capacity, names->count + 1, sizeof *names->list);
+    FLW_HOST_GROW(names->list, names->capacity, names->count + 1);
     names->list[names->count++] = *name;
 }
 

@@ -57,8 +57,7 @@ static int show(const char *page)
 {
     char path[PATH_MAX], host[256] = "HOST";
     if (realpath(page, path) == NULL) {
-        flw_complain("cannot open '%.300s': %s", page, strerror(errno));
-        return FLW_EXIT_FAILED;
+        return flw_refuse(FLW_EXIT_FAILED, "cannot open '%.300s': %s", page, strerror(errno));
     }
     printf("page: %s\n", path);
     fflush(stdout); /* before the browser prints anything */
@@ -85,9 +84,9 @@ int flw_command_view(int argc, char **argv)
     place = place == NULL ? "/tmp" : place;
     bool is_short = snprintf(folder, PATH_BYTES, "%s/fallow-view-XXXXXX", place) < PATH_BYTES;
     if (!is_short || mkdtemp(folder) == NULL) { /* only its user can read the folder */
-        flw_complain("cannot make a folder in '%.300s': %s; set TMPDIR to another folder", place,
-                     strerror(is_short ? errno : ENAMETOOLONG));
-        return FLW_EXIT_FAILED;
+        return flw_refuse(FLW_EXIT_FAILED,
+                          "cannot make a folder in '%.300s': %s; set TMPDIR to another folder",
+                          place, strerror(is_short ? errno : ENAMETOOLONG));
     }
     snprintf(chosen, sizeof chosen, "%s/page.html", folder);
     int code = flw_command_report_page(argc, argv, help, &page);
