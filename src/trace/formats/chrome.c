@@ -11,7 +11,7 @@
  *   phases     as durations, in several rows ("tid"), because phases may overlap and a thread's durations must not; an
  *              end without a begin is left out
  * Bytes are requested bytes, without an allocator's rounding. The call stack of a [memory] event is a text in the form
- * of kinetostacks.h, with commas instead of semicolons in names.
+ * of kineto.h, with commas instead of semicolons in names.
  */
 #include "trace/formats/chrome.h"
 

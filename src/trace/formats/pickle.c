@@ -22,11 +22,22 @@
 #define MARKS_MAX       256 /* nesting; snapshots reach 5 */
 #define MEMO_SHIFT      60  /* of a memo entry: kind + 1 above the bits */
 
+struct machine;
+
+struct opcode {
+    const char *name;
+    bool (*run)(struct machine *m, uint64_t number); /* NULL: refused */
+    uint8_t number_bytes;                            /* of the number after the opcode */
+    uint8_t number;                                  /* if there is none */
+    uint8_t kind; /* enum flw_pickle_kind, of the value that is pushed or extended */
+};
+
+#define WORD_BYTES(name, text) sizeof(text) - 1,
+static const uint8_t word_bytes[] = {WORD_READ_LIST(WORD_BYTES)};
+
 struct machine {
     struct flw_input *input;
     struct flw_pickle *kept;
-    const struct flw_pickle_vocabulary *vocabulary;
-    uint8_t word_bytes[FLW_PICKLE_WORDS_MAX];
     struct flw_pickle_value *stack;
     size_t depth, stack_room;
     uint64_t *memo; /* 0: empty entry */
@@ -36,13 +47,13 @@ struct machine {
     size_t mark_count;
     uint64_t frame_end;
     uint64_t opcode_offset;
-    const char *opcode_name;
+    const struct opcode *opcode;
     bool stopped;
 };
 
 static bool fail(struct machine *m, const char *what)
 {
-    return flw_input_fail(m->input, m->opcode_offset, "%s: %s", m->opcode_name, what);
+    return flw_input_fail(m->input, m->opcode_offset, "%s: %s", m->opcode->name, what);
 }
 
 static bool fail_memory(struct machine *m)
@@ -55,7 +66,7 @@ static inline const unsigned char *take(struct machine *m, size_t count)
 {
     struct flw_input *input = m->input;
     if (FLW_UNLIKELY((size_t)(input->end - input->at) < count) && !flw_input_fill(input, count)) {
-        flw_input_fail_short(input, m->opcode_name);
+        flw_input_fail_short(input, m->opcode->name);
         return NULL;
     }
     const unsigned char *bytes = input->at;
@@ -116,7 +127,7 @@ static inline bool pop_mark(struct machine *m, size_t *out_count)
     return true;
 }
 
-/* ---- opcodes: each function gets the number after the opcode, or the one in the table below ---- */
+/* ---- opcodes: each function gets the number after the opcode, or the one in the table ---- */
 
 static bool run_proto(struct machine *m, uint64_t version)
 {
@@ -172,26 +183,38 @@ static bool run_pop(struct machine *m, uint64_t unused)
     return true;
 }
 
-static bool run_empty(struct machine *m, uint64_t kind)
+static bool run_push(struct machine *m, uint64_t number)
+{
+    return push(m, number, (enum flw_pickle_kind)m->opcode->kind);
+}
+
+static bool run_absent(struct machine *m, uint64_t unused)
+{
+    (void)unused;
+    return push(m, 0, FLW_PICKLE_ABSENT);
+}
+
+static bool run_empty(struct machine *m, uint64_t unused)
 {
     struct flw_pickle_value value;
-    return flw_pickle_add_node(m->kept, (uint32_t)kind, m->opcode_offset, &value)
-               ? push(m, value.bits, (enum flw_pickle_kind)kind)
+    (void)unused;
+    return flw_pickle_add_node(m->kept, m->opcode->kind, m->opcode_offset, &value)
+               ? run_push(m, value.bits)
                : fail_memory(m);
 }
 
-/* Move the topmost `count` items into the container of `kind` below them. */
-static bool extend_below(struct machine *m, size_t count, uint64_t kind)
+/* Move the topmost `count` items into the container below them. */
+static bool run_extend_by(struct machine *m, uint64_t count)
 {
+    bool is_list = m->opcode->kind == FLW_PICKLE_LIST;
     if (!need(m, count + 1)) {
         return false;
     }
     struct flw_pickle_value *items = &m->stack[m->depth - count];
-    if (items[-1].kind != kind) {
-        return fail(m, kind == FLW_PICKLE_LIST ? "what it extends is not a list"
-                                               : "what it extends is not a dict");
+    if (items[-1].kind != m->opcode->kind) {
+        return fail(m, is_list ? "what it extends is not a list" : "what it extends is not a dict");
     }
-    if (kind == FLW_PICKLE_DICT && count % 2 != 0) {
+    if (!is_list && count % 2 != 0) {
         return fail(m, "a key has no value");
     }
     const char *problem = flw_pickle_extend(m->kept, items[-1], items, count);
@@ -199,21 +222,11 @@ static bool extend_below(struct machine *m, size_t count, uint64_t kind)
     return problem == NULL || fail(m, problem);
 }
 
-static bool run_extend_by_one(struct machine *m, uint64_t kind)
-{
-    return extend_below(m, kind == FLW_PICKLE_DICT ? 2 : 1, kind);
-}
-
-static bool run_extend(struct machine *m, uint64_t kind)
+static bool run_extend(struct machine *m, uint64_t unused)
 {
     size_t count;
-    return pop_mark(m, &count) && extend_below(m, count, kind);
-}
-
-static bool push_absent(struct machine *m, uint64_t unused)
-{
     (void)unused;
-    return push(m, 0, FLW_PICKLE_ABSENT);
+    return pop_mark(m, &count) && run_extend_by(m, count);
 }
 
 static bool run_tuple_of(struct machine *m, uint64_t count)
@@ -225,7 +238,7 @@ static bool run_tuple_of(struct machine *m, uint64_t count)
     const struct flw_pickle_value *items = &m->stack[m->depth];
     if (count != 2 || items[0].kind != FLW_PICKLE_UNSIGNED ||
         items[1].kind != FLW_PICKLE_UNSIGNED) {
-        return push_absent(m, 0);
+        return run_absent(m, 0);
     }
     struct flw_intern_pair numbers = {items[0].bits, items[1].bits};
     uint64_t pair;
@@ -238,16 +251,6 @@ static bool run_tuple(struct machine *m, uint64_t unused)
     size_t count;
     (void)unused;
     return pop_mark(m, &count) && run_tuple_of(m, count);
-}
-
-static bool push_bool(struct machine *m, uint64_t value)
-{
-    return push(m, value, FLW_PICKLE_BOOL);
-}
-
-static bool push_unsigned(struct machine *m, uint64_t value)
-{
-    return push(m, value, FLW_PICKLE_UNSIGNED);
 }
 
 static bool push_signed(struct machine *m, uint64_t value)
@@ -285,8 +288,8 @@ static bool run_long(struct machine *m, uint64_t count)
 static bool push_text(struct machine *m, const unsigned char *bytes, size_t count)
 {
     uint64_t text;
-    for (uint32_t i = 0; i < m->vocabulary->count; i++) {
-        if (m->word_bytes[i] == count && memcmp(m->vocabulary->words[i], bytes, count) == 0) {
+    for (uint32_t i = 0; i < WORD_READ_COUNT; i++) {
+        if (word_bytes[i] == count && memcmp(words[i], bytes, count) == 0) {
             return push(m, i, FLW_PICKLE_WORD);
         }
     }
@@ -318,7 +321,7 @@ static bool check_length(struct machine *m, uint64_t count)
 static bool skip(struct machine *m, uint64_t count)
 {
     return check_length(m, count) &&
-           (flw_input_skip(m->input, count) || flw_input_fail_short(m->input, m->opcode_name));
+           (flw_input_skip(m->input, count) || flw_input_fail_short(m->input, m->opcode->name));
 }
 
 static bool run_text(struct machine *m, uint64_t count)
@@ -332,7 +335,7 @@ static bool run_text(struct machine *m, uint64_t count)
 
 static bool run_bytes(struct machine *m, uint64_t count)
 {
-    return skip(m, count) && push_absent(m, 0);
+    return skip(m, count) && run_absent(m, 0);
 }
 
 /* Store the topmost value, which stays, at the index. */
@@ -371,49 +374,42 @@ static bool run_get(struct machine *m, uint64_t index)
                 (enum flw_pickle_kind)((entry >> MEMO_SHIFT) - 1));
 }
 
-struct opcode {
-    const char *name;
-    bool (*run)(struct machine *m, uint64_t number); /* NULL: refused */
-    uint8_t number_bytes;                            /* of the number after the opcode */
-    uint8_t number;                                  /* if there is none */
-};
-
 static const struct opcode opcodes[256] = {
-    [0x80] = {"PROTO", run_proto, 1, 0},
-    [0x95] = {"FRAME", run_frame, 8, 0},
-    ['.'] = {"STOP", run_stop, 0, 0},
-    ['('] = {"MARK", run_mark, 0, 0},
-    ['0'] = {"POP", run_pop, 0, 0},
-    ['N'] = {"NONE", push_absent, 0, 0},
-    [0x88] = {"NEWTRUE", push_bool, 0, 1},
-    [0x89] = {"NEWFALSE", push_bool, 0, 0},
-    ['J'] = {"BININT", push_int, 4, 0},
-    ['K'] = {"BININT1", push_unsigned, 1, 0},
-    ['M'] = {"BININT2", push_unsigned, 2, 0},
-    [0x8A] = {"LONG1", run_long, 1, 0},
-    [0x8B] = {"LONG4", run_long, 4, 0},
-    ['G'] = {"BINFLOAT", push_absent, 8, 0},
-    [0x8C] = {"SHORT_BINUNICODE", run_text, 1, 0},
-    ['X'] = {"BINUNICODE", run_text, 4, 0},
-    [0x8D] = {"BINUNICODE8", run_text, 8, 0},
-    ['B'] = {"BINBYTES", run_bytes, 4, 0},
-    ['C'] = {"SHORT_BINBYTES", run_bytes, 1, 0},
-    ['}'] = {"EMPTY_DICT", run_empty, 0, FLW_PICKLE_DICT},
-    [']'] = {"EMPTY_LIST", run_empty, 0, FLW_PICKLE_LIST},
-    [')'] = {"EMPTY_TUPLE", push_absent, 0, 0},
-    [0x85] = {"TUPLE1", run_tuple_of, 0, 1},
-    [0x86] = {"TUPLE2", run_tuple_of, 0, 2},
-    [0x87] = {"TUPLE3", run_tuple_of, 0, 3},
-    ['t'] = {"TUPLE", run_tuple, 0, 0},
-    ['s'] = {"SETITEM", run_extend_by_one, 0, FLW_PICKLE_DICT},
-    ['u'] = {"SETITEMS", run_extend, 0, FLW_PICKLE_DICT},
-    ['a'] = {"APPEND", run_extend_by_one, 0, FLW_PICKLE_LIST},
-    ['e'] = {"APPENDS", run_extend, 0, FLW_PICKLE_LIST},
-    [0x94] = {"MEMOIZE", run_memoize, 0, 0},
-    ['q'] = {"BINPUT", run_put, 1, 0},
-    ['r'] = {"LONG_BINPUT", run_put, 4, 0},
-    ['h'] = {"BINGET", run_get, 1, 0},
-    ['j'] = {"LONG_BINGET", run_get, 4, 0},
+    [0x80] = {"PROTO", run_proto, 1, 0, 0},
+    [0x95] = {"FRAME", run_frame, 8, 0, 0},
+    ['.'] = {"STOP", run_stop, 0, 0, 0},
+    ['('] = {"MARK", run_mark, 0, 0, 0},
+    ['0'] = {"POP", run_pop, 0, 0, 0},
+    ['N'] = {"NONE", run_absent, 0, 0, 0},
+    [0x88] = {"NEWTRUE", run_push, 0, 1, FLW_PICKLE_BOOL},
+    [0x89] = {"NEWFALSE", run_push, 0, 0, FLW_PICKLE_BOOL},
+    ['J'] = {"BININT", push_int, 4, 0, 0},
+    ['K'] = {"BININT1", run_push, 1, 0, FLW_PICKLE_UNSIGNED},
+    ['M'] = {"BININT2", run_push, 2, 0, FLW_PICKLE_UNSIGNED},
+    [0x8A] = {"LONG1", run_long, 1, 0, 0},
+    [0x8B] = {"LONG4", run_long, 4, 0, 0},
+    ['G'] = {"BINFLOAT", run_absent, 8, 0, 0},
+    [0x8C] = {"SHORT_BINUNICODE", run_text, 1, 0, 0},
+    ['X'] = {"BINUNICODE", run_text, 4, 0, 0},
+    [0x8D] = {"BINUNICODE8", run_text, 8, 0, 0},
+    ['B'] = {"BINBYTES", run_bytes, 4, 0, 0},
+    ['C'] = {"SHORT_BINBYTES", run_bytes, 1, 0, 0},
+    ['}'] = {"EMPTY_DICT", run_empty, 0, 0, FLW_PICKLE_DICT},
+    [']'] = {"EMPTY_LIST", run_empty, 0, 0, FLW_PICKLE_LIST},
+    [')'] = {"EMPTY_TUPLE", run_absent, 0, 0, 0},
+    [0x85] = {"TUPLE1", run_tuple_of, 0, 1, 0},
+    [0x86] = {"TUPLE2", run_tuple_of, 0, 2, 0},
+    [0x87] = {"TUPLE3", run_tuple_of, 0, 3, 0},
+    ['t'] = {"TUPLE", run_tuple, 0, 0, 0},
+    ['s'] = {"SETITEM", run_extend_by, 0, 2, FLW_PICKLE_DICT},
+    ['u'] = {"SETITEMS", run_extend, 0, 0, FLW_PICKLE_DICT},
+    ['a'] = {"APPEND", run_extend_by, 0, 1, FLW_PICKLE_LIST},
+    ['e'] = {"APPENDS", run_extend, 0, 0, FLW_PICKLE_LIST},
+    [0x94] = {"MEMOIZE", run_memoize, 0, 0, 0},
+    ['q'] = {"BINPUT", run_put, 1, 0, 0},
+    ['r'] = {"LONG_BINPUT", run_put, 4, 0, 0},
+    ['h'] = {"BINGET", run_get, 1, 0, 0},
+    ['j'] = {"LONG_BINGET", run_get, 4, 0, 0},
 };
 
 struct refused {
@@ -470,7 +466,7 @@ static inline bool step(struct machine *m)
         return refuse(m, *input->at);
     }
     input->at++;
-    m->opcode_name = opcode->name;
+    m->opcode = opcode;
     if (opcode->number_bytes == 0) {
         return opcode->run(m, opcode->number);
     }
@@ -498,14 +494,10 @@ static bool run(struct machine *m)
     return is_drained;
 }
 
-bool flw_pickle_read(struct flw_input *input, const struct flw_pickle_vocabulary *vocabulary,
-                     struct flw_pickle *out)
+bool flw_pickle_read(struct flw_input *input, struct flw_pickle *out)
 {
-    struct machine m = {.input = input, .kept = out, .vocabulary = vocabulary};
-    *out = (struct flw_pickle){.vocabulary = vocabulary, .item_count = 1, .byte_count = 1};
-    for (uint32_t i = 0; i < vocabulary->count; i++) {
-        m.word_bytes[i] = (uint8_t)strlen(vocabulary->words[i]);
-    }
+    struct machine m = {.input = input, .kept = out};
+    *out = (struct flw_pickle){.item_count = 1, .byte_count = 1};
     bool is_read = run(&m);
     free(m.stack);
     flw_largearray_free(m.memo, m.memo_room, sizeof(*m.memo));

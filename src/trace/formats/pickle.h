@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: data-only unpickling, protocols 2 to 5, of the part of a pickle that a reader needs.
+ * Owns: data-only unpickling, protocols 2 to 5, of the part of a snapshot's pickle that its reader needs.
  * Does not: import, call or build anything: an opcode that could do so is rejected by name.
  *
- * The reader supplies a vocabulary. Pairs of dicts with a word as key, and lists and dicts inside lists, are kept. A
- * dict without such a pair, and every number or string in a list, is dropped once complete. Other texts are stored once
- * each, cut at FLW_PICKLE_TEXT_BYTES, as are pairs of numbers. In a PyTorch snapshot three quarters of all opcodes
- * fetch shared stack frames; each frame and each stack is stored once (stacks.h).
+ * Pairs of dicts with a word (pytorch_words.h) as key, and lists and dicts inside lists, are kept. A dict without such a
+ * pair, and every number or string in a list, is dropped once complete. Other texts are stored once each, cut at
+ * FLW_PICKLE_TEXT_BYTES, as are pairs of numbers. Three quarters of all opcodes fetch shared stack frames; a dict in
+ * which a function, a file and a line alone are kept is a frame, and each frame and each stack is stored once (stacks.h).
  *
  * Memory: 8 bytes per memo entry and per container, and the kept values (about 18 bytes for an event of a snapshot); at
  * most a constant times the bytes read. Nothing recurses, so nesting and cycles are harmless. A walk over the result
@@ -20,16 +20,16 @@
 #ifndef FLW_TRACE_FORMATS_PICKLE_H
 #define FLW_TRACE_FORMATS_PICKLE_H
 
+#include "trace/formats/pytorch_words.h"
 #include "trace/io/input.h"
 #include "trace/trace/stacks.h"
 
 #define FLW_PICKLE_TEXT_BYTES FLW_STACK_TEXT_BYTES /* most kept bytes of a text */
-#define FLW_PICKLE_WORDS_MAX  64
 
 enum flw_pickle_kind {
     FLW_PICKLE_ABSENT,   /* absent, or not kept: None, a float, bytes, other tuples */
     FLW_PICKLE_BOOL,     /* bits: 0 or 1 */
-    FLW_PICKLE_WORD,     /* a string of the vocabulary; bits: the number */
+    FLW_PICKLE_WORD,     /* a string that is a word; bits: the number */
     FLW_PICKLE_UNSIGNED, /* bits: the number, from 0 */
     FLW_PICKLE_NEGATIVE, /* bits: two's complement */
     FLW_PICKLE_TEXT,     /* a string that is no word; bits: the number in the intern */
@@ -43,21 +43,12 @@ struct flw_pickle_value {
     uint32_t kind; /* enum flw_pickle_kind */
 };
 
-struct flw_pickle_vocabulary {
-    const char *const *words;
-    uint32_t count; /* at most FLW_PICKLE_WORDS_MAX */
-    /* Words of a stack frame: a dict in which no other values are kept than two texts and a number under these. If all
-     * are word 0, no dict is a frame. */
-    uint32_t function, file, line;
-};
-
-/* Values of a dict, by word of the vocabulary. */
+/* Values of a dict, by word. */
 struct flw_pickle_dict {
     struct flw_pickle_value of; /* the dict */
     uint64_t words;             /* a bit per word: the value is there */
-    struct flw_pickle_value values[FLW_PICKLE_WORDS_MAX];
+    struct flw_pickle_value values[WORD_READ_COUNT];
 };
-_Static_assert(FLW_PICKLE_WORDS_MAX <= 64, "a bit for each word");
 
 struct flw_pickle_list {
     uint32_t first, last; /* chunks of items: next chunk, count, the items' nodes */
@@ -74,7 +65,6 @@ struct flw_pickle {
     struct flw_stacks stacks;
 
     /* The rest is pickle_values.c's. */
-    const struct flw_pickle_vocabulary *vocabulary;
     struct flw_pickle_dict open; /* the last one that was read */
     struct flw_pickle_node *nodes;
     size_t node_count, node_room;
@@ -85,14 +75,12 @@ struct flw_pickle {
     unsigned char *bytes; /* of dicts; 8 bytes beyond the used ones are readable */
     size_t byte_count, byte_room;
     struct flw_intern shapes; /* of dicts: 2 bytes a value: word + 1; width and kind + 1 */
-    char shape[2 * FLW_PICKLE_WORDS_MAX + 1];
+    char shape[2 * WORD_READ_COUNT + 1];
     uint64_t shape_number; /* of `shape`, the last one */
 };
 
-/* Read to the end of the input. The vocabulary is borrowed. Returns false if that fails: nothing is held; see the
- * input's message. */
-bool flw_pickle_read(struct flw_input *input, const struct flw_pickle_vocabulary *vocabulary,
-                     struct flw_pickle *out);
+/* Read to the end of the input. Returns false if that fails: nothing is held; see the input's message. */
+bool flw_pickle_read(struct flw_input *input, struct flw_pickle *out);
 void flw_pickle_finish(struct flw_pickle *pickle);
 
 /* Read all values of a dict. Any other value, and a frame, has none. */
@@ -102,7 +90,7 @@ void flw_pickle_open(const struct flw_pickle *pickle, struct flw_pickle_value di
 /* Return the dict's value for the word; the last one if the key occurs twice. An event is read with a dozen words in a
  * row. */
 static inline struct flw_pickle_value flw_pickle_get(struct flw_pickle *pickle,
-                                                     struct flw_pickle_value dict, uint32_t word)
+                                                     struct flw_pickle_value dict, enum word word)
 {
     struct flw_pickle_dict *open = &pickle->open;
     if (open->of.bits != dict.bits || open->of.kind != dict.kind) {
@@ -112,7 +100,7 @@ static inline struct flw_pickle_value flw_pickle_get(struct flw_pickle *pickle,
                                           : (struct flw_pickle_value){0, FLW_PICKLE_ABSENT};
 }
 
-static inline bool flw_pickle_is_word(struct flw_pickle_value value, uint32_t word)
+static inline bool flw_pickle_is_word(struct flw_pickle_value value, enum word word)
 {
     return value.kind == FLW_PICKLE_WORD && value.bits == word;
 }
@@ -127,7 +115,7 @@ static inline const char *flw_pickle_text(const struct flw_pickle *pickle,
                                           struct flw_pickle_value value)
 {
     return value.kind == FLW_PICKLE_TEXT   ? flw_intern_text(&pickle->intern, value.bits)
-           : value.kind == FLW_PICKLE_WORD ? pickle->vocabulary->words[value.bits]
+           : value.kind == FLW_PICKLE_WORD ? words[value.bits]
                                            : NULL;
 }
 

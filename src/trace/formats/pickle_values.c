@@ -114,15 +114,14 @@ static const char *extend_list(struct flw_pickle *pickle, struct flw_pickle_node
 static bool make_frame(struct flw_pickle *pickle, struct flw_pickle_node *node,
                        const struct flw_pickle_dict *dict)
 {
-    const struct flw_pickle_vocabulary *words = pickle->vocabulary;
-    uint64_t wanted =
-        UINT64_C(1) << words->function | UINT64_C(1) << words->file | UINT64_C(1) << words->line;
-    if (dict->words != wanted || dict->values[words->line].kind != FLW_PICKLE_UNSIGNED) {
+    const uint64_t keys =
+        UINT64_C(1) << WORD_NAME | UINT64_C(1) << WORD_FILENAME | UINT64_C(1) << WORD_LINE;
+    if (dict->words != keys || dict->values[WORD_LINE].kind != FLW_PICKLE_UNSIGNED) {
         return true;
     }
-    const char *function = flw_pickle_text(pickle, dict->values[words->function]);
-    const char *file = flw_pickle_text(pickle, dict->values[words->file]);
-    uint32_t line = (uint32_t)flw_min(dict->values[words->line].bits, UINT32_MAX), frame;
+    const char *function = flw_pickle_text(pickle, dict->values[WORD_NAME]);
+    const char *file = flw_pickle_text(pickle, dict->values[WORD_FILENAME]);
+    uint32_t line = (uint32_t)flw_min(dict->values[WORD_LINE].bits, UINT32_MAX), frame;
     if (function == NULL || file == NULL) {
         return true;
     }
@@ -155,8 +154,8 @@ static bool find_shape(struct flw_pickle *pickle, const char *shape, size_t byte
 static bool store_dict(struct flw_pickle *pickle, struct flw_pickle_node *node,
                        const struct flw_pickle_dict *dict)
 {
-    char shape[2 * FLW_PICKLE_WORDS_MAX + 1];
-    unsigned char packed[FLW_PICKLE_WORDS_MAX * sizeof(uint64_t)];
+    char shape[2 * WORD_READ_COUNT + 1];
+    unsigned char packed[WORD_READ_COUNT * sizeof(uint64_t)];
     size_t shape_bytes = 0, packed_bytes = 0;
     for (uint64_t left = dict->words; left != 0; left &= left - 1) {
         unsigned word = (unsigned)__builtin_ctzll(left);
@@ -190,19 +189,19 @@ static const char *extend_dict(struct flw_pickle *pickle, struct flw_pickle_valu
 {
     struct flw_pickle_node *node = &pickle->nodes[container.bits];
     struct flw_pickle_dict dict;
-    uint64_t words = 0;
+    uint64_t added = 0;
     flw_pickle_open(pickle, container, &dict);
     for (size_t i = 0; i < count; i += 2) {
         if (pairs[i].kind == FLW_PICKLE_WORD && pairs[i + 1].kind != FLW_PICKLE_ABSENT) {
-            words |= UINT64_C(1) << pairs[i].bits;
+            added |= UINT64_C(1) << pairs[i].bits;
             dict.values[pairs[i].bits] = pairs[i + 1];
         }
     }
-    if ((words & dict.words) != 0) {
+    if ((added & dict.words) != 0) {
         return "the dict repeats its keys";
     }
-    dict.words |= words;
-    if (words == 0 || node->link >= STACK_BIT) {
+    dict.words |= added;
+    if (added == 0 || node->link >= STACK_BIT) {
         return NULL;
     }
     return make_frame(pickle, node, &dict) &&

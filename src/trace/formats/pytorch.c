@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "trace/formats/pickle.h"
 #include "trace/formats/poolids.h"
-#include "trace/formats/pytorch_words.h"
 #include "trace/trace/history.h"
 #include "trace/trace/measure.h"
 #include "trace/trace/notes.h"
@@ -71,7 +71,7 @@ static bool check_memory(struct import *import, bool has_memory)
 static struct flw_pickle_value get(struct import *import, struct flw_pickle_value dict,
                                    enum word word)
 {
-    return flw_pickle_get(&import->pickle, dict, (uint32_t)word);
+    return flw_pickle_get(&import->pickle, dict, word);
 }
 
 /* Return a number that must be there and not negative. */
@@ -580,11 +580,9 @@ static bool import_snapshot(struct import *import, int device)
 
 bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
-    static const struct flw_pickle_vocabulary vocabulary = {words, WORD_READ_COUNT, WORD_NAME,
-                                                            WORD_FILENAME, WORD_LINE};
     struct import import = {.input = input};
     *out_trace = NULL;
-    if (!flw_pickle_read(input, &vocabulary, &import.pickle)) {
+    if (!flw_pickle_read(input, &import.pickle)) {
         return false;
     }
     import.steps_left = flw_input_offset(input);

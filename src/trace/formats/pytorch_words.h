@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the words of a snapshot, for reader and writer.
+ * Owns: the words of a snapshot, for readers and writer.
  * Does not: interpret them (pytorch.c, snapshot.c).
  */
 #ifndef FLW_TRACE_FORMATS_PYTORCH_WORDS_H
 #define FLW_TRACE_FORMATS_PYTORCH_WORDS_H
 
-#include "trace/formats/pickle.h"
+#include <stdint.h>
+
 #include "trace/trace/trace.h"
 
 /* Words that are read: actions in the order of `operations`, states and types, keys. */
@@ -81,7 +82,7 @@ enum word {
 
 static const char *const words[] = {WORD_READ_LIST(WORD_TEXT) WORD_WRITTEN_LIST(WORD_TEXT)};
 _Static_assert(sizeof(words) / sizeof(words[0]) == WORD_COUNT, "a word for each number");
-_Static_assert(WORD_READ_COUNT <= FLW_PICKLE_WORDS_MAX, "the vocabulary fits");
+_Static_assert(WORD_READ_COUNT <= 64, "a bit for each word that is read");
 
 /* Operation of each action; the writer takes the first one. */
 static const uint8_t operations[] = {

@@ -14,14 +14,6 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 #define BYTES(text)     text, sizeof(text) - 1
 
-static const char *const words[] = {"a", "b", "list"};
-enum {
-    WORD_A,
-    WORD_B,
-    WORD_LIST
-};
-static const struct flw_pickle_vocabulary vocabulary = {.words = words, .count = 3};
-
 static char message[FLW_TRACE_MESSAGE_BYTES];
 
 /* Read into `pickle`. False: rejected, `message` has the reason. */
@@ -29,7 +21,7 @@ static bool read_bytes(const void *bytes, size_t count, struct flw_pickle *pickl
 {
     struct flw_input input;
     assert_true(flw_input_open_bytes(&input, bytes, count, "name", message));
-    bool is_read = flw_pickle_read(&input, &vocabulary, pickle);
+    bool is_read = flw_pickle_read(&input, pickle);
     flw_input_close(&input);
     assert_true(is_read || strncmp(message, "name: byte ", 11) == 0);
     return is_read;
@@ -126,9 +118,9 @@ static void values_are_what_their_bytes_say(void **state)
         {BYTES("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00"), FLW_PICKLE_UNSIGNED, UINT64_MAX},
         {BYTES("\x8b\x08\0\0\0\0\0\0\0\0\0\0\x80"), FLW_PICKLE_NEGATIVE, UINT64_C(1) << 63},
         /* strings become their number in the vocabulary */
-        {BYTES("\x8c\x04list"), FLW_PICKLE_WORD, WORD_LIST},
-        {BYTES("X\4\0\0\0lisp"), FLW_PICKLE_TEXT, 0},
-        {BYTES("\x8d\1\0\0\0\0\0\0\0b"), FLW_PICKLE_WORD, WORD_B},
+        {BYTES("\x8c\x04line"), FLW_PICKLE_WORD, WORD_LINE},
+        {BYTES("X\4\0\0\0lime"), FLW_PICKLE_TEXT, 0},
+        {BYTES("\x8d\4\0\0\0\0\0\0\0addr"), FLW_PICKLE_WORD, WORD_ADDR},
         /* skipped values */
         {BYTES("G\0\0\0\0\0\0\0\0"), FLW_PICKLE_ABSENT, 0},
         {BYTES("N"), FLW_PICKLE_ABSENT, 0},
@@ -142,12 +134,11 @@ static void values_are_what_their_bytes_say(void **state)
         {BYTES("K\1(0"), FLW_PICKLE_UNSIGNED, 1},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        uint8_t bytes[64] = "\x80\x04}\x8c\x01"
-                            "a";
-        memcpy(bytes + 6, rows[i].bytes, rows[i].count);
-        memcpy(bytes + 6 + rows[i].count, "s.", 2);
-        struct flw_pickle pickle = read_good(bytes, 8 + rows[i].count);
-        struct flw_pickle_value value = flw_pickle_get(&pickle, pickle.root, WORD_A);
+        uint8_t bytes[64] = "\x80\x04}\x8c\4size";
+        memcpy(bytes + 9, rows[i].bytes, rows[i].count);
+        memcpy(bytes + 9 + rows[i].count, "s.", 2);
+        struct flw_pickle pickle = read_good(bytes, 11 + rows[i].count);
+        struct flw_pickle_value value = flw_pickle_get(&pickle, pickle.root, WORD_SIZE);
         assert_int_equal(value.kind, rows[i].kind);
         assert_true(value.kind == FLW_PICKLE_ABSENT || value.bits == rows[i].bits);
         flw_pickle_finish(&pickle);
@@ -178,7 +169,7 @@ static void broken_pickles_are_refused(void **state)
         {BYTES("K\1(K\1K\1u"), "not a dict"},
         {BYTES("}(K\1e"), "not a list"},
         {BYTES("}(K\1u"), "a key has no value"},
-        {BYTES("}\x8c\1aK\1s(\x8c\1aK\2u"), "repeats its keys"},
+        {BYTES("}\x8c\4sizeK\1s(\x8c\4sizeK\2u"), "repeats its keys"},
         {BYTES("\x8a\1\xff\x94"), "is not put in a memo"},
         {BYTES("](K\1."), "still open"},
         {BYTES("]((e"), "too little"},
@@ -206,19 +197,19 @@ static void broken_pickles_are_refused(void **state)
 
 /* ---- containers ---- */
 
-/* {"a": [{"a": (1, 2)}, {"a": (1, 2)}, {"a": (2, 1)}]}: which pair each has. */
+/* {"size": [{"size": (1, 2)}, {"size": (1, 2)}, {"size": (2, 1)}]}: which pair each has. */
 static void equal_pairs_of_numbers_have_one_number(void **state)
 {
-    static const uint8_t bytes[] = "\x80\x04}\x8c\1a](}\x8c\1aK\1K\2\x86s}\x8c\1a(K\1K\2ts"
-                                   "}\x8c\1aK\2K\1\x86ses.";
+    static const uint8_t bytes[] = "\x80\x04}\x8c\4size](}\x8c\4sizeK\1K\2\x86s}\x8c\4size(K\1K\2ts"
+                                   "}\x8c\4sizeK\2K\1\x86ses.";
     (void)state;
     struct flw_pickle_value item;
     struct flw_pickle pickle = read_good(bytes, sizeof bytes - 1);
     struct flw_pickle_cursor cursor =
-        walk(&pickle, flw_pickle_get(&pickle, pickle.root, WORD_A), 3);
+        walk(&pickle, flw_pickle_get(&pickle, pickle.root, WORD_SIZE), 3);
     for (size_t i = 0; i < 3; i++) {
         assert_true(flw_pickle_next(&pickle, &cursor, &item));
-        struct flw_pickle_value pair = flw_pickle_get(&pickle, item, WORD_A);
+        struct flw_pickle_value pair = flw_pickle_get(&pickle, item, WORD_SIZE);
         assert_true(pair.kind == FLW_PICKLE_PAIR && pair.bits == (i == 2));
     }
     assert_int_equal(pickle.intern.pairs[1].first, 2);
@@ -228,14 +219,12 @@ static void equal_pairs_of_numbers_have_one_number(void **state)
 static void the_memo_gives_back_what_was_put(void **state)
 {
     (void)state;
-    static const uint8_t by_number[] = "\x80\x02}(\x8c\x01"
-                                       "aq\x01K\x05h\x01"
-                                       "K\x06\x8c\x01"
-                                       "bK\x09u.";
+    static const uint8_t by_number[] = "\x80\x02}(\x8c\4sizeq\1K\5h\1K\6\x8c\4lineK\x09u.";
     struct flw_pickle_value item;
     struct flw_pickle pickle = read_good(by_number, sizeof(by_number) - 1);
-    assert_int_equal(flw_pickle_get(&pickle, pickle.root, WORD_A).bits, 6); /* the last one holds */
-    assert_int_equal(flw_pickle_get(&pickle, pickle.root, WORD_B).bits, 9);
+    assert_int_equal(flw_pickle_get(&pickle, pickle.root, WORD_SIZE).bits,
+                     6); /* the last one holds */
+    assert_int_equal(flw_pickle_get(&pickle, pickle.root, WORD_LINE).bits, 9);
     flw_pickle_finish(&pickle);
     /* a list that holds itself does no harm */
     static const uint8_t itself[] = "\x80\x04]\x94h\x00"
@@ -250,13 +239,13 @@ static void the_memo_gives_back_what_was_put(void **state)
 static void lists_keep_containers_with_something_of_interest(void **state)
 {
     (void)state;
-    struct writer w = write_value(4, "[1 {line 7} {a 18446744073709551614 b 3} []]");
+    struct writer w = write_value(4, "[1 {none 7} {size 18446744073709551614 line 3} []]");
     struct flw_pickle_value item;
     struct flw_pickle pickle = read_good(w.bytes, w.count);
     struct flw_pickle_cursor cursor = walk(&pickle, pickle.root, 2);
     assert_true(flw_pickle_next(&pickle, &cursor, &item) && item.kind == FLW_PICKLE_DICT);
-    assert_true(flw_pickle_get(&pickle, item, WORD_A).bits == UINT64_MAX - 1);
-    assert_int_equal(flw_pickle_get(&pickle, item, WORD_B).bits, 3);
+    assert_true(flw_pickle_get(&pickle, item, WORD_SIZE).bits == UINT64_MAX - 1);
+    assert_int_equal(flw_pickle_get(&pickle, item, WORD_LINE).bits, 3);
     assert_true(flw_pickle_next(&pickle, &cursor, &item) && item.kind == FLW_PICKLE_LIST);
     assert_false(flw_pickle_next(&pickle, &cursor, &item));
     flw_pickle_finish(&pickle);
@@ -266,13 +255,13 @@ static void lists_keep_containers_with_something_of_interest(void **state)
 static void a_list_may_name_an_item_of_before(void **state)
 {
     (void)state;
-    static const uint8_t bytes[] = "\x80\x04](}\x8c\1aK\5sq\1}\x8c\1aK\6sh\1e.";
+    static const uint8_t bytes[] = "\x80\x04](}\x8c\4sizeK\5sq\1}\x8c\4sizeK\6sh\1e.";
     struct flw_pickle_value item;
     struct flw_pickle pickle = read_good(bytes, sizeof(bytes) - 1);
     struct flw_pickle_cursor cursor = walk(&pickle, pickle.root, 3);
     for (size_t i = 0; i < 3; i++) {
         assert_true(flw_pickle_next(&pickle, &cursor, &item));
-        assert_int_equal(flw_pickle_get(&pickle, item, WORD_A).bits, 5 + i % 2);
+        assert_int_equal(flw_pickle_get(&pickle, item, WORD_SIZE).bits, 5 + i % 2);
     }
     flw_pickle_finish(&pickle);
 }
@@ -286,10 +275,10 @@ static void containers_grow_piece_by_piece(void **state)
     for (uint64_t i = 0; i < 6; i++) {
         put_bytes(&w, "(", i % 2 == 0);
         begin_dict(&w);
-        put_pair(&w, "a", i);
+        put_pair(&w, "size", i);
         end_dict(&w);
         put_bytes(&w, "(", 1);
-        put_pair(&w, "b", 7);
+        put_pair(&w, "line", 7);
         end_dict(&w);
         put_bytes(&w, "e", i % 2 == 1);
     }
@@ -297,8 +286,8 @@ static void containers_grow_piece_by_piece(void **state)
     struct flw_pickle pickle = read_good(w.bytes, w.count);
     struct flw_pickle_cursor cursor = walk(&pickle, pickle.root, 6);
     for (uint64_t i = 0; flw_pickle_next(&pickle, &cursor, &item); i++) {
-        assert_int_equal(flw_pickle_get(&pickle, item, WORD_A).bits, i);
-        assert_int_equal(flw_pickle_get(&pickle, item, WORD_B).bits, 7);
+        assert_int_equal(flw_pickle_get(&pickle, item, WORD_SIZE).bits, i);
+        assert_int_equal(flw_pickle_get(&pickle, item, WORD_LINE).bits, 7);
     }
     flw_pickle_finish(&pickle);
     free(w.bytes);
