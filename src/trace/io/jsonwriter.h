@@ -33,15 +33,16 @@ static inline size_t flw_json_utf8_length(const unsigned char *c, const unsigned
 }
 
 /* Print a piece of a text. A byte that is not UTF-8 becomes \udcXX, half of a pair as in Python's surrogateescape, if
- * `keeps`, else a question mark. */
-static inline void flw_json_print_piece(FILE *file, const char *text, size_t bytes, bool keeps)
+ * `keeps`, else a question mark. `escapes_tags`: "<" becomes \u003c. */
+static inline void flw_json_print_piece(FILE *file, const char *text, size_t bytes, bool keeps,
+                                        bool escapes_tags)
 {
     const unsigned char *c = (const unsigned char *)text, *end = c + bytes;
     for (size_t length; c < end; c += length == 0 ? 1 : length) {
         length = flw_json_utf8_length(c, end);
         if (*c == '"' || *c == '\\') {
             fprintf(file, "\\%c", *c);
-        } else if (*c < 0x20 || *c == 0x7f) {
+        } else if (*c < 0x20 || *c == 0x7f || (*c == '<' && escapes_tags)) {
             fprintf(file, "\\u%04x", *c);
         } else if (length == 0 && keeps) {
             fprintf(file, "\\udc%02x", *c);
@@ -53,29 +54,25 @@ static inline void flw_json_print_piece(FILE *file, const char *text, size_t byt
     }
 }
 
-/* Print a text in quotes. Names of files may have any bytes; flw_json_unescape restores them. */
-static inline void flw_json_print_bytes(FILE *file, const char *text, size_t bytes, bool keeps)
-{
-    putc('"', file);
-    flw_json_print_piece(file, text, bytes, keeps);
-    putc('"', file);
-}
-
 /* Print a piece of a text for readers that require UTF-8: other bytes become question marks. */
 static inline void flw_json_print_utf8(FILE *file, const char *text, size_t bytes)
 {
-    flw_json_print_piece(file, text, bytes, false);
+    flw_json_print_piece(file, text, bytes, false, false);
 }
 
+/* Print a text in quotes. Names of files may have any bytes; flw_json_unescape restores them. */
 static inline void flw_json_print_text(FILE *file, const char *text)
 {
-    flw_json_print_bytes(file, text, strlen(text), true);
+    putc('"', file);
+    flw_json_print_piece(file, text, strlen(text), true, false);
+    putc('"', file);
 }
 
 struct flw_json_writer {
     FILE *file;
     bool is_spaced;    /* ", " and ": ", else "," and ":" */
     bool is_utf8;      /* for readers that require UTF-8 */
+    bool is_in_page;   /* inside of HTML: no text may contain a tag */
     bool follows;      /* another value of the same object or list precedes */
     const char *line;  /* the next value begins a line with this indent; NULL: no new line */
     unsigned depth;    /* open brackets */
@@ -208,7 +205,9 @@ static inline void flw_json_bytes(struct flw_json_writer *out, const char *key, 
                                   size_t bytes)
 {
     flw_json_key(out, key);
-    flw_json_print_bytes(out->file, text, bytes, !out->is_utf8);
+    putc('"', out->file);
+    flw_json_print_piece(out->file, text, bytes, !out->is_utf8, out->is_in_page);
+    putc('"', out->file);
 }
 
 /* Write a text; NULL becomes null. */

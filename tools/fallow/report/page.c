@@ -4,7 +4,6 @@
  */
 #include "report/page.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/page_frame.h"
@@ -20,8 +19,7 @@ struct page {
         *sheets; /* one, or those of several traces, which have pages of their own */
     size_t count;
     const char *const *links; /* NULL: the page of one trace */
-    char *data;               /* JSON */
-    size_t length;
+    const char *others, *job; /* of one trace: data of other devices; of several: about their job */
     FILE *out;
 };
 
@@ -116,75 +114,7 @@ static void write_tables(const struct page *page)
     }
 }
 
-/* ---- the frame ---- */
-
-static void write_lead(const struct flw_sheet *sheet, FILE *out)
-{
-    const struct flw_trace *trace = sheet->trace;
-    char events[FLW_FIGURE_BYTES], allocs[FLW_FIGURE_BYTES], initial[FLW_FIGURE_BYTES];
-    write_escaped(out, trace->format == NULL ? "trace" : trace->format);
-    fprintf(out, ", %s event%s, %s allocation%s, %zu stream%s, %s alive at the start%s",
-            flw_format_count(trace->event_count, events), flw_plural(trace->event_count),
-            flw_format_count(trace->alloc_count, allocs), flw_plural(trace->alloc_count),
-            trace->stream_count, flw_plural(trace->stream_count),
-            flw_format_count(trace->initial_count, initial), sheet->is_state ? "; no history" : "");
-}
-
-/* Write the data with "<" escaped, because "</" could end the script element. */
-static void write_data(const struct page *page)
-{
-    for (size_t i = 0; i < page->length; i++) {
-        if (page->data[i] == '<') {
-            fputs("\\u003c", page->out);
-        } else {
-            putc(page->data[i], page->out);
-        }
-    }
-}
-
-/* Write what replaces {{name}} in page.html. */
-static void write_field(const struct page *page, const char *name)
-{
-    if (strncmp(name, "title", 5) == 0) {
-        write_escaped(page->out, page->links != NULL ? "Traces" : page->sheets->title);
-    } else if (strncmp(name, "lead", 4) == 0 && page->links == NULL) {
-        write_lead(page->sheets, page->out);
-    } else if (strncmp(name, "tables", 6) == 0) {
-        write_tables(page);
-    } else if (strncmp(name, "data", 4) == 0) {
-        write_data(page);
-    }
-}
-
-/* Write the page, and free its data, which `data` has written. */
-static bool write_page(struct page *page, FILE *data)
-{
-    bool is_good = fclose(data) == 0;
-    const char *at = (const char *)flw_page_frame;
-    for (const char *mark; is_good && (mark = strstr(at, "{{")) != NULL;) {
-        (void)fwrite(at, 1, (size_t)(mark - at), page->out);
-        write_field(page, mark + 2);
-        at = strstr(mark, "}}") + 2;
-    }
-    fputs(at, page->out);
-    free(page->data);
-    return is_good && fflush(page->out) == 0 && ferror(page->out) == 0;
-}
-
-bool flw_page_write(const struct flw_sheet *sheet, const char *others, FILE *out)
-{
-    struct page page = {.sheets = sheet, .count = 1, .out = out};
-    FILE *data = open_memstream(&page.data, &page.length);
-    if (data == NULL) {
-        return false;
-    }
-    fputs("{\"sheets\":[", data);
-    flw_page_write_data(sheet, data);
-    fprintf(data, "%s]}", others);
-    return write_page(&page, data);
-}
-
-/* ---- several traces ---- */
+/* ---- the data of several traces ---- */
 
 /* Return the reserved peak of a policy; 0 if unknown. */
 static uint64_t peak_of(const struct flw_sheet_policy *policy)
@@ -234,32 +164,80 @@ static void write_trace(const struct flw_sheet *sheet, const struct flw_sheet *w
     flw_json_end(out, '}');
 }
 
+static void write_traces(const struct page *page)
+{
+    const struct flw_sheet *widest = flw_sheet_widest(page->sheets, page->count);
+    size_t folder = common_folder(page->sheets, page->count);
+    struct flw_json_writer json = {.file = page->out, .is_utf8 = true, .is_in_page = true};
+    flw_json_begin(&json, NULL, '{');
+    flw_json_text(&json, "job", page->job);
+    flw_json_begin(&json, "policies", '[');
+    for (size_t p = 0; p < widest->policy_count; p++) {
+        flw_json_text(&json, NULL, widest->policies[p].label);
+    }
+    flw_json_end(&json, ']');
+    flw_json_begin(&json, "traces", '[');
+    for (size_t i = 0; i < page->count; i++) {
+        const struct flw_sheet *sheet = &page->sheets[i];
+        bool has_title = sheet->trace->source == NULL || sheet->is_other;
+        const char *name = has_title ? sheet->title : sheet->trace->source + folder;
+        write_trace(sheet, widest, name, page->links[i], &json);
+    }
+    fputs("]}", page->out);
+}
+
+/* ---- the frame ---- */
+
+static void write_lead(const struct flw_sheet *sheet, FILE *out)
+{
+    const struct flw_trace *trace = sheet->trace;
+    char events[FLW_FIGURE_BYTES], allocs[FLW_FIGURE_BYTES], initial[FLW_FIGURE_BYTES];
+    write_escaped(out, trace->format == NULL ? "trace" : trace->format);
+    fprintf(out, ", %s event%s, %s allocation%s, %zu stream%s, %s alive at the start%s",
+            flw_format_count(trace->event_count, events), flw_plural(trace->event_count),
+            flw_format_count(trace->alloc_count, allocs), flw_plural(trace->alloc_count),
+            trace->stream_count, flw_plural(trace->stream_count),
+            flw_format_count(trace->initial_count, initial), sheet->is_state ? "; no history" : "");
+}
+
+/* Write the text that replaces {{name}} in page.html. */
+static void write_field(const struct page *page, const char *name)
+{
+    bool has_several = page->links != NULL;
+    if (strncmp(name, "title", 5) == 0) {
+        write_escaped(page->out, has_several ? "Traces" : page->sheets->title);
+    } else if (strncmp(name, "lead", 4) == 0 && !has_several) {
+        write_lead(page->sheets, page->out);
+    } else if (strncmp(name, "tables", 6) == 0) {
+        write_tables(page);
+    } else if (strncmp(name, "data", 4) == 0 && has_several) {
+        write_traces(page);
+    } else if (strncmp(name, "data", 4) == 0) {
+        fputs("{\"sheets\":[", page->out);
+        flw_page_write_data(page->sheets, page->out);
+        fprintf(page->out, "%s]}", page->others);
+    }
+}
+
+static bool write_page(const struct page *page)
+{
+    const char *at = (const char *)flw_page_frame;
+    for (const char *mark; (mark = strstr(at, "{{")) != NULL; at = strstr(mark, "}}") + 2) {
+        (void)fwrite(at, 1, (size_t)(mark - at), page->out);
+        write_field(page, mark + 2);
+    }
+    fputs(at, page->out);
+    return fflush(page->out) == 0 && ferror(page->out) == 0;
+}
+
+bool flw_page_write(const struct flw_sheet *sheet, const char *others, FILE *out)
+{
+    return write_page(&(struct page){.sheets = sheet, .others = others, .out = out});
+}
+
 bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             const char *job, FILE *out)
 {
-    struct page page = {.sheets = sheets, .count = count, .links = links, .out = out};
-    size_t folder = common_folder(sheets, count);
-    FILE *data = open_memstream(&page.data, &page.length);
-    struct flw_json_writer writer = {.file = data, .is_utf8 = true}, *json = &writer;
-    const struct flw_sheet *widest = flw_sheet_widest(sheets, count);
-    if (data == NULL) {
-        return false;
-    }
-    flw_json_begin(json, NULL, '{');
-    flw_json_text(json, "job", job);
-    flw_json_begin(json, "policies", '[');
-    for (size_t p = 0; p < widest->policy_count; p++) {
-        flw_json_text(json, NULL, widest->policies[p].label);
-    }
-    flw_json_end(json, ']');
-    flw_json_begin(json, "traces", '[');
-    for (size_t i = 0; i < count; i++) {
-        const char *source = sheets[i].trace->source;
-        bool has_title = source == NULL || sheets[i].is_other;
-        write_trace(&sheets[i], widest, has_title ? sheets[i].title : source + folder, links[i],
-                    json);
-    }
-    flw_json_end(json, ']');
-    flw_json_end(json, '}');
-    return write_page(&page, data);
+    return write_page(
+        &(struct page){.sheets = sheets, .count = count, .links = links, .job = job, .out = out});
 }

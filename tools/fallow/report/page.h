@@ -16,11 +16,11 @@
 
 struct flw_json_writer;
 
-/* Write the page's data of one device: a JSON object. */
+/* Write the page's data of one device: a JSON object without "<". */
 void flw_page_write_data(const struct flw_sheet *sheet, FILE *out);
 
 /* Write the page of a trace. `others`: the data of the trace's other devices, each object behind a comma; "" for none.
- * Returns false if `out` failed (see errno) or host memory ran out. */
+ * Returns false if `out` failed (see errno). */
 bool flw_page_write(const struct flw_sheet *sheet, const char *others, FILE *out);
 
 /* Write the page of several traces, a row each. links[i] is the file name of a trace's own page beside this one, or

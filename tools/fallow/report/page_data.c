@@ -258,7 +258,8 @@ static struct series begin_series(const struct flw_sheet *sheet, struct flw_json
 
 void flw_page_write_data(const struct flw_sheet *sheet, FILE *file)
 {
-    struct flw_json_writer writer = {.file = file, .is_utf8 = true}, *out = &writer;
+    struct flw_json_writer writer = {.file = file, .is_utf8 = true, .is_in_page = true},
+                           *out = &writer;
     struct series series = begin_series(sheet, out);
     const struct flw_sheet_range *requested = NULL;
     for (size_t i = 0; i < sheet->policy_count && requested == NULL; i++) {

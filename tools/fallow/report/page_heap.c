@@ -32,9 +32,29 @@ struct numbering {
     uint32_t count;
 };
 
-struct catalogue {
+/* A block that is drawn, and the properties that blocks share. */
+struct listed {
+    const struct flw_sheet_rectangle *block;
+    uint64_t shape[5]; /* requested, taken, stack, owner, stream */
+    uint32_t number;   /* of the shape */
+};
+
+#define ISLANDS 256
+
+struct stretch {
+    uint64_t begin, end;
+    double offset; /* bytes of the earlier stretches */
+};
+
+struct heap {
     const struct flw_sheet *sheet;
     const struct flw_trace *trace;
+    const struct flw_sheet_policy *policy; /* NULL: no policy has addresses */
+    struct listed *blocks;                 /* the heaviest first */
+    size_t count;
+    struct stretch islands[ISLANDS];
+    size_t island_count;
+    double bytes;            /* of all islands */
     size_t *record_of_block; /* by block of the trace: the record of the request */
     struct numbering owners, stacks, frames;
     size_t stack_bytes, name_bytes;
@@ -62,42 +82,13 @@ static uint32_t number(struct numbering *numbering, uint32_t thing)
     return numbering->numbers[thing];
 }
 
-static struct catalogue begin_catalogue(const struct flw_sheet *sheet)
-{
-    const struct flw_trace *trace = sheet->trace;
-    struct catalogue of = {
-        .sheet = sheet,
-        .trace = trace,
-        .record_of_block = flw_host_alloc(trace->block_count, sizeof *of.record_of_block),
-        .owners = begin_numbering(sheet->owners == NULL ? 0 : sheet->owners->count),
-        .stacks = begin_numbering(trace->stacks.stack_count),
-        .frames = begin_numbering(trace->stacks.frame_count)};
-    for (size_t i = 0; trace->block_count != 0 && i < trace->initial_count; i++) {
-        of.record_of_block[i] = i;
-    }
-    for (size_t i = 0; trace->block_count != 0 && i < trace->event_count; i++) {
-        if (trace->events[i].op == FLW_TRACE_ALLOC) {
-            of.record_of_block[trace->events[i].block] = trace->initial_count + i;
-        }
-    }
-    return of;
-}
-
-static void finish_catalogue(struct catalogue *of)
-{
-    flw_host_free(of->record_of_block);
-    finish_numbering(&of->owners);
-    finish_numbering(&of->stacks);
-    finish_numbering(&of->frames);
-}
-
 /* Return the number of the block's owner; 0: unknown. */
-static uint32_t number_owner(struct catalogue *of, uint32_t block)
+static uint32_t number_owner(struct heap *heap, uint32_t block)
 {
-    const struct flw_owners *owners = of->sheet->owners;
-    return owners == NULL || block >= of->trace->block_count
+    const struct flw_owners *owners = heap->sheet->owners;
+    return owners == NULL || block >= heap->trace->block_count
                ? 0
-               : number(&of->owners, owners->of_record[of->record_of_block[block]]);
+               : number(&heap->owners, owners->of_record[heap->record_of_block[block]]);
 }
 
 static bool is_python(const struct flw_stacks *stacks, uint32_t frame)
@@ -108,16 +99,17 @@ static bool is_python(const struct flw_stacks *stacks, uint32_t frame)
 }
 
 /* Return the number of a block's stack; 0: unknown, or there is no room for the stack. Write a new stack. */
-static uint32_t number_stack(struct catalogue *of, uint32_t block, FILE *out)
+static uint32_t number_stack(struct heap *heap, uint32_t block, FILE *out)
 {
-    const struct flw_stacks *stacks = &of->trace->stacks;
-    bool is_known = block < of->trace->block_count;
-    uint32_t stack = is_known ? flw_trace_stack(of->trace, of->record_of_block[block]) : 0, frame;
+    const struct flw_stacks *stacks = &heap->trace->stacks;
+    bool is_known = block < heap->trace->block_count;
+    uint32_t stack = is_known ? flw_trace_stack(heap->trace, heap->record_of_block[block]) : 0,
+             frame;
     struct flw_stack_walk walk = flw_stacks_walk(stacks, stack);
-    if (stack == 0 || of->stacks.numbers[stack] != 0) {
-        return stack == 0 ? 0 : of->stacks.numbers[stack];
+    if (stack == 0 || heap->stacks.numbers[stack] != 0) {
+        return stack == 0 ? 0 : heap->stacks.numbers[stack];
     }
-    if (of->stack_bytes >= STACK_BYTES || of->name_bytes >= STACK_BYTES) {
+    if (heap->stack_bytes >= STACK_BYTES || heap->name_bytes >= STACK_BYTES) {
         return 0;
     }
     size_t count = 0;
@@ -125,31 +117,31 @@ static uint32_t number_stack(struct catalogue *of, uint32_t block, FILE *out)
         if (is_python(stacks, frame) || natives++ < NATIVE) {
             const char *function = flw_stacks_text(stacks, stacks->frames[frame].function);
             const char *file = flw_stacks_text(stacks, stacks->frames[frame].file);
-            bool is_new = of->frames.numbers[frame] == 0;
-            fputs(count++ != 0 ? " " : of->stacks.count != 0 ? ";" : "", out);
-            flw_page_write_36(out, number(&of->frames, frame) - 1);
-            of->stack_bytes += 4;
-            of->name_bytes += is_new ? strlen(function) + strlen(file) + 10 : 0;
+            bool is_new = heap->frames.numbers[frame] == 0;
+            fputs(count++ != 0 ? " " : heap->stacks.count != 0 ? ";" : "", out);
+            flw_page_write_36(out, number(&heap->frames, frame) - 1);
+            heap->stack_bytes += 4;
+            heap->name_bytes += is_new ? strlen(function) + strlen(file) + 10 : 0;
         }
     }
-    return count == 0 ? 0 : number(&of->stacks, stack);
+    return count == 0 ? 0 : number(&heap->stacks, stack);
 }
 
-static void write_names(const struct catalogue *of, struct flw_json_writer *out)
+static void write_names(const struct heap *heap, struct flw_json_writer *out)
 {
-    const struct flw_stacks *stacks = &of->trace->stacks;
+    const struct flw_stacks *stacks = &heap->trace->stacks;
     flw_json_begin(out, "owners", '[');
     flw_json_text(out, NULL, "code that is not known");
-    for (uint32_t i = 0; i < of->owners.count; i++) {
+    for (uint32_t i = 0; i < heap->owners.count; i++) {
         char name[FLW_SHEET_NAME_BYTES]; /* cut like the names of bands */
         snprintf(name, sizeof name, "%s",
-                 flw_owners_short_name(of->sheet->owners, of->owners.things[i]));
+                 flw_owners_short_name(heap->sheet->owners, heap->owners.things[i]));
         flw_json_text(out, NULL, name);
     }
     flw_json_end(out, ']');
     flw_json_begin(out, "frames", '[');
-    for (uint32_t i = 0; i < of->frames.count; i++) {
-        const struct flw_frame *frame = &stacks->frames[of->frames.things[i]];
+    for (uint32_t i = 0; i < heap->frames.count; i++) {
+        const struct flw_frame *frame = &stacks->frames[heap->frames.things[i]];
         const char *function = flw_stacks_text(stacks, frame->function);
         const char *file = flw_stacks_text(stacks, frame->file);
         char line[16] = "", *name = NULL;
@@ -162,21 +154,14 @@ static void write_names(const struct catalogue *of, struct flw_json_writer *out)
     }
     flw_json_end(out, ']');
     flw_json_begin(out, "streams", '[');
-    for (size_t i = 0; i < flw_max(1, of->trace->stream_count); i++) {
+    for (size_t i = 0; i < flw_max(1, heap->trace->stream_count); i++) {
         char name[32];
         snprintf(name, sizeof name, "%" PRIu64,
-                 of->trace->streams == NULL ? (uint64_t)i : of->trace->streams[i]);
+                 heap->trace->streams == NULL ? (uint64_t)i : heap->trace->streams[i]);
         flw_json_text(out, NULL, name);
     }
     flw_json_end(out, ']');
 }
-
-/* A block, and the properties that blocks share. */
-struct listed {
-    const struct flw_sheet_rectangle *block;
-    uint64_t shape[5]; /* requested, taken, stack, owner, stream */
-    uint32_t number;   /* of the shape */
-};
 
 static int compare_weight(const void *a, const void *b)
 {
@@ -204,26 +189,10 @@ static int compare_begin(const void *a, const void *b)
 
 /* ---- addresses ---- */
 
-#define ISLAND_GAP_BYTES (64 * FLW_MIB) /* empty address space wider than this is cut out */
-#define ISLANDS          256
+#define ISLAND_GAP_BYTES (64 * FLW_MIB)         /* empty address space wider than this is cut out */
 #define DOT_COLUMNS      FLW_SHEET_LANE_COLUMNS /* repeated in page/heap.js */
 #define DOT_ROWS         107
 #define DOT_FULL         35
-
-struct stretch {
-    uint64_t begin, end;
-    double offset; /* bytes of the earlier stretches */
-};
-
-struct heap {
-    const struct flw_sheet *sheet;
-    const struct flw_sheet_policy *policy;
-    struct listed *blocks; /* the heaviest first */
-    size_t count;
-    struct stretch islands[ISLANDS];
-    size_t island_count;
-    double bytes; /* of all islands */
-};
 
 static int compare_stretches(const void *a, const void *b)
 {
@@ -375,21 +344,18 @@ static void write_holes(const struct flw_sheet_policy *policy, struct flw_json_w
 /* Return the least size such that, except for ties, at most MAP_BLOCKS blocks are as large. */
 static uint64_t find_least(const struct flw_sheet_frame *frame)
 {
-    uint64_t least = 0;
-    for (size_t count = MAP_BLOCKS + 1; count > MAP_BLOCKS && least < UINT64_MAX / 2;
-         least = 2 * least + 1) {
-        count = 0;
+    for (uint64_t least = 0;; least = 2 * least + 1) {
+        size_t count = 0;
         for (size_t i = 0; i < frame->block_count; i++) {
             count += frame->blocks[i].requested_bytes >= least;
         }
-        if (count <= MAP_BLOCKS) {
-            break;
+        if (count <= MAP_BLOCKS || least == UINT64_MAX) {
+            return least;
         }
     }
-    return least;
 }
 
-static void write_map(struct catalogue *of, const struct flw_sheet_frame *frame,
+static void write_map(struct heap *heap, const struct flw_sheet_frame *frame,
                       struct flw_json_writer *out)
 {
     uint64_t least = find_least(frame);
@@ -413,7 +379,7 @@ static void write_map(struct catalogue *of, const struct flw_sheet_frame *frame,
                               block->address - of_block->address,
                               block->requested_bytes,
                               taken - block->requested_bytes,
-                              number_owner(of, block->block),
+                              number_owner(heap, block->block),
                               block->is_pending};
             memcpy(blocks[shown++], row, sizeof row);
         }
@@ -425,13 +391,12 @@ static void write_map(struct catalogue *of, const struct flw_sheet_frame *frame,
     flw_host_free(blocks);
 }
 
-static void write_moments(struct catalogue *of, const struct flw_sheet_policy *policy,
-                          struct flw_json_writer *out)
+static void write_moments(struct heap *heap, struct flw_json_writer *out)
 {
     flw_json_begin(out, "moments", '[');
-    for (size_t i = 0; i < policy->frame_count; i++) {
-        const struct flw_sheet_frame *frame = &policy->frames[i];
-        if (of->sheet->oom.count != 0 && strcmp(frame->name, "first failure") == 0) {
+    for (size_t i = 0; i < heap->policy->frame_count; i++) {
+        const struct flw_sheet_frame *frame = &heap->policy->frames[i];
+        if (heap->sheet->oom.count != 0 && strcmp(frame->name, "first failure") == 0) {
             continue; /* the recording's first failure is "out of memory" */
         }
         flw_json_begin(out, NULL, '{');
@@ -439,7 +404,7 @@ static void write_moments(struct catalogue *of, const struct flw_sheet_policy *p
         FLW_JSON_NUMBERS(out, {"op", frame->op}, {"requested", frame->requested_bytes},
                          {"reserved", frame->reserved_bytes}, {"holes", frame->hole_count},
                          {"largest_hole", frame->largest_hole_bytes});
-        write_map(of, frame, out);
+        write_map(heap, frame, out);
         flw_json_end(out, '}');
     }
     flw_json_end(out, ']');
@@ -462,22 +427,43 @@ static const struct flw_sheet_policy *find_heap(const struct flw_sheet *sheet)
     return found;
 }
 
-static struct heap begin_heap(const struct flw_sheet *sheet)
+static void begin_heap(struct heap *heap)
 {
-    struct heap heap = {.sheet = sheet, .policy = find_heap(sheet)};
-    heap.count = heap.policy == NULL ? 0 : heap.policy->rectangle_count;
-    heap.blocks = flw_host_alloc(heap.count, sizeof *heap.blocks);
-    for (size_t i = 0; i < heap.count; i++) {
-        heap.blocks[i].block = &heap.policy->rectangles[i];
+    const struct flw_trace *trace = heap->trace;
+    heap->policy = find_heap(heap->sheet);
+    heap->count = heap->policy == NULL ? 0 : heap->policy->rectangle_count;
+    heap->blocks = flw_host_alloc(heap->count, sizeof *heap->blocks);
+    for (size_t i = 0; i < heap->count; i++) {
+        heap->blocks[i].block = &heap->policy->rectangles[i];
     }
-    qsort(heap.blocks, heap.count, sizeof *heap.blocks, compare_weight);
-    if (heap.count != 0) {
-        find_islands(&heap);
+    qsort(heap->blocks, heap->count, sizeof *heap->blocks, compare_weight);
+    if (heap->count != 0) {
+        find_islands(heap);
     }
-    return heap;
+    heap->owners = begin_numbering(heap->sheet->owners == NULL ? 0 : heap->sheet->owners->count);
+    heap->stacks = begin_numbering(trace->stacks.stack_count);
+    heap->frames = begin_numbering(trace->stacks.frame_count);
+    heap->record_of_block = flw_host_alloc(trace->block_count, sizeof *heap->record_of_block);
+    for (size_t i = 0; trace->block_count != 0 && i < trace->initial_count; i++) {
+        heap->record_of_block[i] = i;
+    }
+    for (size_t i = 0; trace->block_count != 0 && i < trace->event_count; i++) {
+        if (trace->events[i].op == FLW_TRACE_ALLOC) {
+            heap->record_of_block[trace->events[i].block] = trace->initial_count + i;
+        }
+    }
 }
 
-static void write_heap(struct catalogue *of, struct heap *heap, struct flw_json_writer *out)
+static void finish_heap(struct heap *heap)
+{
+    flw_host_free(heap->blocks);
+    flw_host_free(heap->record_of_block);
+    finish_numbering(&heap->owners);
+    finish_numbering(&heap->stacks);
+    finish_numbering(&heap->frames);
+}
+
+static void write_heap(struct heap *heap, struct flw_json_writer *out)
 {
     const struct flw_sheet_policy *policy = heap->policy;
     if (policy == NULL) {
@@ -491,17 +477,13 @@ static void write_heap(struct catalogue *of, struct heap *heap, struct flw_json_
                      {"bytes", heap->count == 0 ? 1 : (uint64_t)heap->bytes},
                      {"merged_blocks", merged + (has_lanes ? policy->left_out_count : 0)},
                      {"lost_blocks", has_lanes ? 0 : policy->left_out_count});
-    if (merged == 0 && !has_lanes) {
-        flw_json_text(out, "dots", "");
-    } else {
-        write_dots(heap, out);
-    }
-    write_moments(of, policy, out);
+    write_dots(heap, out);
+    write_moments(heap, out);
     write_holes(policy, out);
     flw_json_end(out, '}');
 }
 
-static void write_blocks(struct catalogue *of, struct heap *heap, struct flw_json_writer *out)
+static void write_blocks(struct heap *heap, struct flw_json_writer *out)
 {
     size_t count = flw_min(heap->count, LISTED), shapes = 0;
     uint64_t(*rows)[5] = flw_host_alloc(count, sizeof *rows), last = 0;
@@ -509,10 +491,10 @@ static void write_blocks(struct catalogue *of, struct heap *heap, struct flw_jso
     putc('"', out->file);
     for (size_t i = 0; i < count; i++) {
         const struct flw_sheet_rectangle *block = heap->blocks[i].block;
-        bool is_known = block->block < of->trace->block_count;
-        uint64_t asked = is_known ? of->trace->blocks[block->block].size_bytes : block->bytes;
-        uint64_t shape[] = {asked, block->bytes, number_stack(of, block->block, out->file),
-                            number_owner(of, block->block), block->stream};
+        bool is_known = block->block < heap->trace->block_count;
+        uint64_t asked = is_known ? heap->trace->blocks[block->block].size_bytes : block->bytes;
+        uint64_t shape[] = {asked, block->bytes, number_stack(heap, block->block, out->file),
+                            number_owner(heap, block->block), block->stream};
         memcpy(heap->blocks[i].shape, shape, sizeof shape);
     }
     putc('"', out->file);
@@ -540,11 +522,10 @@ static void write_blocks(struct catalogue *of, struct heap *heap, struct flw_jso
 
 void flw_page_write_heap(const struct flw_sheet *sheet, struct flw_json_writer *out)
 {
-    struct catalogue of = begin_catalogue(sheet);
-    struct heap heap = begin_heap(sheet);
-    write_heap(&of, &heap, out);
-    write_blocks(&of, &heap, out);
-    write_names(&of, out);
-    flw_host_free(heap.blocks);
-    finish_catalogue(&of);
+    struct heap heap = {.sheet = sheet, .trace = sheet->trace};
+    begin_heap(&heap);
+    write_heap(&heap, out);
+    write_blocks(&heap, out);
+    write_names(&heap, out);
+    finish_heap(&heap);
 }

@@ -11,15 +11,15 @@ const heapBox = (block, {x, y}) => [x(block.begin), y(block.place + block.taken)
 const paintStrip = plot => {
   const {x, y, width} = plot, {heap} = sheet, raster = addRaster(plot.canvas, width, HEAP_HEIGHT);
   const inks = bandInks(), rest = inkOf(`--k${REST_COLOUR}`), grey = inkOf('--edge');
-  let cell = 0;
+  let first = 0;
   for (const [run, level] of state.filter === '' ? rows36(heap.dots) : []) {  // number of cells, their density
-    for (const end = cell + run; cell < end; cell++) {
-      if (level === 0) continue;
+    for (let cell = first; level > 0 && cell < first + run; cell++) {
       const column = cell % DOT_COLUMNS, row = Math.floor(cell / DOT_COLUMNS);
       const [left, right] = [column, column + 1].map(at => x(at / DOT_COLUMNS * sheet.ops));
       const [top, bottom] = [row, row + 1].map(at => y((1 - at / DOT_ROWS) * heap.bytes));
       raster.add(left, top, right, bottom, grey, level / FULL);
     }
+    first += run;
   }
   for (const block of sheet.blocks) {
     raster.add(...heapBox(block, plot), inks.get(bandName(block)) ?? rest, isMatch(block) ? 1 : 0.15);
