@@ -160,39 +160,23 @@ static void write_kinds(const struct series *series)
     flw_json_end(series->out, ']');
 }
 
-static void write_per_thousand(struct flw_json_writer *out, const char *key, uint64_t count,
-                               const struct flw_run_counts *all)
-{
-    bool is_known = count != FLW_NOT_APPLICABLE && all->alloc_count != FLW_NOT_APPLICABLE &&
-                    all->alloc_count != 0;
-    flw_json_real(out, key, is_known,
-                  is_known ? 1000.0 * (double)count / (double)all->alloc_count : 0);
-}
-
 static void write_policies(const struct series *series)
 {
     struct flw_json_writer *out = series->out;
     flw_json_begin(out, "policies", '[');
     for (size_t i = 0; i < series->sheet->policy_count; i++) {
         const struct flw_sheet_policy *policy = &series->sheet->policies[i];
-        const struct flw_run_result *result = policy->result;
-        uint32_t count = policy->latency_count, shown = flw_min(count, LATENCIES);
+        uint32_t count = policy->latency_count, shown = count < 2 ? 0 : flw_min(count, LATENCIES);
         flw_json_begin(out, NULL, '{');
-        flw_json_bool(out, "ran", result->has_run);
-        flw_json_text(out, "message", result->message);
+        flw_json_bool(out, "ran", policy->result->has_run);
+        flw_json_text(out, "message", policy->result->message);
         write_range(series, "reserved", policy->reserved, false);
-        write_per_thousand(out, "host_waits", result->all.wait_count, &result->all);
-        write_per_thousand(out, "stream_waits", result->all.stream_wait_count, &result->all);
-        if (count < 2) {
-            flw_json_null(out, "latency");
-        } else {
-            flw_json_begin(out, "latency", '[');
-            for (uint32_t q = 0; q < shown; q++) {
-                flw_json_general(out, NULL, 4,
-                                 (double)policy->latency_ns[q * (count - 1) / (shown - 1)]);
-            }
-            flw_json_end(out, ']');
+        flw_json_begin(out, "latency", '[');
+        for (uint32_t q = 0; q < shown; q++) {
+            float ns = policy->latency_ns[q * (count - 1) / (shown - 1)];
+            flw_json_general(out, NULL, 4, (double)ns);
         }
+        flw_json_end(out, ']');
         flw_json_end(out, '}');
     }
     flw_json_end(out, ']');

@@ -132,12 +132,13 @@ const addTrade = body => {
     y: {low: Math.max(0, low - margin), high: high + margin, unit: 'bytes', name: 'peak reserved'}}, points);
 };
 const addWaits = body => {
-  const {bound_bytes: bound, lag, without_wait_bytes: bytes} = sheet.report, without = bound === 0 ? 1 : bytes / bound;
-  const points = sheet.policies.filter(policy => policy.ran && policy.allocates && policy.host_waits !== null &&
-    policy.reserved_over_requested && lag > 0).map(policy => ({policy, x: policy.reserved_over_requested,
-    y: policy.host_waits, tip: `${policy.label}: ${ratio(policy.reserved_over_requested)} of live; ` +
-      `${policy.host_waits.toFixed(1)} host waits and ${policy.stream_waits.toFixed(1)} stream waits per 1,000 ` +
-      'allocations'})).sort((a, b) => a.x - b.x);
+  const {bound_bytes: bound, lag, without_wait_bytes: bytes, allocs, initial_blocks: initial} = sheet.report;
+  const without = bound === 0 ? 1 : bytes / bound, perThousand = waits => 1000 * waits / (allocs + initial);
+  const points = sheet.policies.filter(policy => policy.ran && policy.allocates && policy.waits !== null && lag > 0 &&
+    policy.reserved_over_requested).map(policy => ({policy, x: policy.reserved_over_requested, y: perThousand(policy.waits),
+    tip: `${policy.label}: ${ratio(policy.reserved_over_requested)} of live; ${perThousand(policy.waits).toFixed(1)} host ` +
+      `waits and ${perThousand(policy.stream_waits).toFixed(1)} stream waits per 1,000 allocations`}))
+    .sort((a, b) => a.x - b.x);
   const ours = points.filter(({policy}) => policy.name.startsWith('fallow'));
   addScatter(body, {title: 'Memory against waits', missing: 'There is no work on the device that could be waited for.',
     says: 'One dot a policy; further left is less memory, further down are fewer waits of the host.',
@@ -157,7 +158,7 @@ const addWaits = body => {
     'The library\'s own settings are joined.');
 };
 const addLatency = body => {
-  const timed = sheet.policies.filter(({latency}) => latency !== null);
+  const timed = sheet.policies.filter(({latency}) => latency.length > 0);
   if (timed.length === 0) return none(body, 'Operations were not timed.');
   const low = Math.min(...timed.map(({latency}) => Math.max(1, latency[0])));
   const high = Math.max(2 * low, ...timed.map(({latency}) => latency.at(-1)));
