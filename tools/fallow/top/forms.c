@@ -97,14 +97,12 @@ static void write_ladder(struct flw_json_writer *out, const struct flw_bulletin_
         flw_json_end(out, '}');
     }
     flw_json_end(out, ']');
-    if (last == 0 || flw_bulletin_stage(pool, last - 1) == NULL) {
-        flw_json_null(out, "last_climb");
-        return;
+    const char *served = last == 0 ? NULL : flw_bulletin_stage(pool, last - 1);
+    if (flw_json_begin_known(out, "last_climb", served != NULL, '{')) {
+        flw_json_text(out, "stage", served);
+        flw_json_number(out, "bytes", pool->value[FLW_VALUE_last_climb_bytes]);
+        flw_json_end(out, '}');
     }
-    flw_json_begin(out, "last_climb", '{');
-    flw_json_text(out, "stage", flw_bulletin_stage(pool, last - 1));
-    flw_json_number(out, "bytes", pool->value[FLW_VALUE_last_climb_bytes]);
-    flw_json_end(out, '}');
 }
 
 static void write_streams(struct flw_json_writer *out, const struct flw_bulletin_pool *pool)
@@ -139,11 +137,9 @@ static void write_owners(struct flw_json_writer *out, const struct flw_bulletin_
 {
     struct flw_top_owner owners[FLW_TOP_OWNERS];
     uint32_t count = flw_top_list_owners(pool, owners);
-    if (count == 0) {
-        flw_json_null(out, "owners");
+    if (!flw_json_begin_known(out, "owners", count != 0, '[')) {
         return;
     }
-    flw_json_begin(out, "owners", '[');
     for (uint32_t i = 0; i < count; i++) {
         flw_json_begin(out, NULL, '{');
         flw_json_text(out, "owner", owners[i].name);

@@ -16,36 +16,17 @@
 
 #define LINE_BYTES 512
 
-/* ---- figures: texts that last until FIGURES others are written */
-
-#define FIGURES 16
-
-static char *take_text(void)
-{
-    static char texts[FIGURES][2 * FLW_FIGURE_BYTES];
-    static unsigned next;
-    return texts[next++ % FIGURES];
-}
-
-static const char *size(uint64_t bytes)
-{
-    return flw_format_size(bytes, take_text());
-}
-
-static const char *count(uint64_t value)
-{
-    return flw_format_count(value, take_text());
-}
+/* ---- figures, in texts that last to the end of the surrounding block */
 
 /* Format "99.12 %", or "-" if `whole` is 0. Never 100 % if a part is missing. */
-static const char *share(uint64_t part, uint64_t whole)
+static const char *format_share(uint64_t part, uint64_t whole, char *out)
 {
-    char *text = take_text();
     double percent = 100 * (double)part / (double)whole;
     percent = part < whole && percent > 99.99 ? 99.99 : percent;
-    snprintf(text, FLW_FIGURE_BYTES, whole == 0 ? "-" : "%.2f %%", percent);
-    return text;
+    snprintf(out, FLW_FIGURE_BYTES, whole == 0 ? "-" : "%.2f %%", percent);
+    return out;
 }
+#define SHARE(part, whole) format_share(part, whole, (char[FLW_FIGURE_BYTES]){0})
 
 /* ---- lines */
 
@@ -138,21 +119,21 @@ static void add_memory(struct flw_top_page *page, const uint64_t *value)
     char bar[] = "........................";
     double full = V(limit_bytes) == 0 ? 0 : (double)V(reserved_bytes) / (double)V(limit_bytes);
     memset(bar, '#', (size_t)(fmin(full, 1) * (double)strlen(bar) + .5));
-    LINE("reserved %9s  of %9s  [%s]  peak %s", size(V(reserved_bytes)), size(V(limit_bytes)), bar,
-         size(V(peak_reserved_bytes)));
-    LINE("live     %9s  asked %9s  in %s blocks  peak asked %s", size(V(live_bytes)),
-         size(V(requested_bytes)), count(V(live_count)), size(V(peak_requested_bytes)));
-    LINE("free     %9s  cached %s  deferred %s  unmapped %s", size(V(free_bytes)),
-         size(V(cached_bytes)), size(V(deferred_bytes)), size(V(unmapped_bytes)));
-    LINE("captures %9s  %s under way  tables %s of host memory", size(V(captured_bytes)),
-         count(V(capture_count)), size(V(host_bytes)));
+    LINE("reserved %9s  of %9s  [%s]  peak %s", FLW_SIZE(V(reserved_bytes)),
+         FLW_SIZE(V(limit_bytes)), bar, FLW_SIZE(V(peak_reserved_bytes)));
+    LINE("live     %9s  asked %9s  in %s blocks  peak asked %s", FLW_SIZE(V(live_bytes)),
+         FLW_SIZE(V(requested_bytes)), FLW_COUNT(V(live_count)), FLW_SIZE(V(peak_requested_bytes)));
+    LINE("free     %9s  cached %s  deferred %s  unmapped %s", FLW_SIZE(V(free_bytes)),
+         FLW_SIZE(V(cached_bytes)), FLW_SIZE(V(deferred_bytes)), FLW_SIZE(V(unmapped_bytes)));
+    LINE("captures %9s  %s under way  tables %s of host memory", FLW_SIZE(V(captured_bytes)),
+         FLW_COUNT(V(capture_count)), FLW_SIZE(V(host_bytes)));
     if (V(is_asleep) != 0) {
         flw_top_add_line(page, FLW_TOP_TITLE, "asleep   %9s  released  %s saved in host memory",
-                         size(V(asleep_bytes)), size(V(saved_bytes)));
+                         FLW_SIZE(V(asleep_bytes)), FLW_SIZE(V(saved_bytes)));
     }
     if (V(exported_bytes) + V(imported_bytes) != 0) {
-        LINE("shared   %9s  exported  %s imported", size(V(exported_bytes)),
-             size(V(imported_bytes)));
+        LINE("shared   %9s  exported  %s imported", FLW_SIZE(V(exported_bytes)),
+             FLW_SIZE(V(imported_bytes)));
     }
 }
 
@@ -162,9 +143,9 @@ static void add_arenas(struct flw_top_page *page, const struct flw_bulletin_pool
     for (uint32_t i = 0; i < pool->arena_count; i++) {
         const struct flw_bulletin_arena *arena = &pool->arenas[i];
         LINE("arena    %9s  %s%s%s  kept %s  %s leases  %" PRIu64 " captures",
-             size(arena->scratch_bytes), arena->name, arena->is_leased ? ", leased" : "",
-             arena->is_locked ? ", locked" : "", size(arena->persistent_bytes),
-             count(arena->lease_count), arena->capture_count);
+             FLW_SIZE(arena->scratch_bytes), arena->name, arena->is_leased ? ", leased" : "",
+             arena->is_locked ? ", locked" : "", FLW_SIZE(arena->persistent_bytes),
+             FLW_COUNT(arena->lease_count), arena->capture_count);
     }
     if (pool->arena_count < V(arena_count)) {
         LINE("... %" PRIu64 " more arenas", V(arena_count) - pool->arena_count);
@@ -184,13 +165,14 @@ static uint64_t grown(const struct change *change, enum flw_bulletin_value which
 }
 
 /* Format ", 12 /s", or "" without an earlier look. */
-static const char *rate(const struct change *change, enum flw_bulletin_value which)
+static const char *format_rate(const struct change *change, enum flw_bulletin_value which,
+                               char *out)
 {
-    char *text = take_text();
-    double per_second = (double)grown(change, which) / change->seconds;
-    snprintf(text, FLW_FIGURE_BYTES, ", %s /s", count((uint64_t)per_second));
-    return change->before == NULL ? "" : text;
+    uint64_t per_second = (uint64_t)((double)grown(change, which) / change->seconds);
+    snprintf(out, 2 * FLW_FIGURE_BYTES, ", %s /s", FLW_COUNT(per_second));
+    return change->before == NULL ? "" : out;
 }
+#define RATE(change, which) format_rate(change, which, (char[2 * FLW_FIGURE_BYTES]){0})
 
 static void add_traffic(struct flw_top_page *page, const struct change *change)
 {
@@ -198,16 +180,16 @@ static void add_traffic(struct flw_top_page *page, const struct change *change)
     char now[FLW_FIGURE_BYTES] = "";
     if (change->before != NULL) {
         snprintf(now, sizeof now, "  now %s",
-                 share(grown(change, FLW_VALUE_hit_count), grown(change, FLW_VALUE_alloc_count)));
+                 SHARE(grown(change, FLW_VALUE_hit_count), grown(change, FLW_VALUE_alloc_count)));
     }
-    LINE("hits     %9s%s  %s allocations%s", share(V(hit_count), V(alloc_count)), now,
-         count(V(alloc_count)), rate(change, FLW_VALUE_alloc_count));
-    LINE("events   %9s  recorded, %s queried  %s driver calls%s", count(V(event_count)),
-         count(V(query_count)), count(V(driver_call_count)),
-         rate(change, FLW_VALUE_driver_call_count));
+    LINE("hits     %9s%s  %s allocations%s", SHARE(V(hit_count), V(alloc_count)), now,
+         FLW_COUNT(V(alloc_count)), RATE(change, FLW_VALUE_alloc_count));
+    LINE("events   %9s  recorded, %s queried  %s driver calls%s", FLW_COUNT(V(event_count)),
+         FLW_COUNT(V(query_count)), FLW_COUNT(V(driver_call_count)),
+         RATE(change, FLW_VALUE_driver_call_count));
     LINE("waits    %9s  of the host, %s of streams  %s grows, %s moves, %s trims",
-         count(V(wait_count)), count(V(stream_wait_count)), count(V(grow_count)),
-         count(V(remap_count)), count(V(trim_count)));
+         FLW_COUNT(V(wait_count)), FLW_COUNT(V(stream_wait_count)), FLW_COUNT(V(grow_count)),
+         FLW_COUNT(V(remap_count)), FLW_COUNT(V(trim_count)));
 }
 
 /* The last climb above the first stage, then every stage that was reached, on as many lines as needed. */
@@ -218,14 +200,14 @@ static void add_ladder(struct flw_top_page *page, const struct flw_bulletin_pool
     const char *served =
         V(last_climb_stage) == 0 ? NULL : flw_bulletin_stage(pool, V(last_climb_stage) - 1);
     if (served != NULL) {
-        flw_append(line, sizeof line, "last %s for %s ", served, size(V(last_climb_bytes)));
+        flw_append(line, sizeof line, "last %s for %s ", served, FLW_SIZE(V(last_climb_bytes)));
     }
     for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
         const char *stage = flw_bulletin_stage(pool, i);
         if (stage == NULL || pool->stage_count[i] == 0) {
             continue;
         }
-        snprintf(part, sizeof part, " %s %s ", stage, count(pool->stage_count[i]));
+        snprintf(part, sizeof part, " %s %s ", stage, FLW_COUNT(pool->stage_count[i]));
         if (strlen(line) + strlen(part) > flw_min(page->width, sizeof line - 1)) {
             LINE("%s", line);
             strcpy(line, "         ");
@@ -249,7 +231,8 @@ static void add_trouble(struct flw_top_page *page, const uint64_t *value)
     strcpy(line, V(is_lost) != 0 ? "  the device is lost" : "");
     for (size_t i = 0; i < sizeof troubles / sizeof *troubles; i++) {
         if (troubles[i].count != 0) {
-            flw_append(line, sizeof line, "  %s %s", count(troubles[i].count), troubles[i].text);
+            flw_append(line, sizeof line, "  %s %s", FLW_COUNT(troubles[i].count),
+                       troubles[i].text);
         }
     }
     if (line[0] != '\0') {
@@ -284,10 +267,10 @@ static void add_streams(struct flw_top_page *page, const struct flw_bulletin_poo
         if (stream->kind <= FLW_BULLETIN_REST && names[stream->kind] != NULL) {
             snprintf(name, sizeof name, names[stream->kind], stream->id);
         }
-        LINE("%-14.14s %10s %10s %10s %10s %7" PRIu64 " %8s", name, size(stream->live_bytes),
-             size(stream->requested_bytes), size(stream->cached_bytes),
-             size(stream->free_bytes + stream->captured_bytes), stream->cache_count,
-             share(stream->hit_count, stream->alloc_count));
+        LINE("%-14.14s %10s %10s %10s %10s %7" PRIu64 " %8s", name, FLW_SIZE(stream->live_bytes),
+             FLW_SIZE(stream->requested_bytes), FLW_SIZE(stream->cached_bytes),
+             FLW_SIZE(stream->free_bytes + stream->captured_bytes), stream->cache_count,
+             SHARE(stream->hit_count, stream->alloc_count));
     }
 }
 
@@ -308,9 +291,10 @@ static void add_classes(struct flw_top_page *page, const struct flw_bulletin_poo
     for (uint32_t i = 0; i < pool->class_count; i++) {
         const struct flw_bulletin_class *class = &pool->classes[rows[i].index];
         LINE("%-14s %10s %10s %10s %10s %7" PRIu64 " %8s",
-             class->size_bytes == 0 ? "runs" : size(class->size_bytes), size(class->live_bytes),
-             size(class->requested_bytes), size(class->cached_bytes), size(class->reserved_bytes),
-             class->live_count, share(class->live_bytes, class->reserved_bytes));
+             class->size_bytes == 0 ? "runs" : FLW_SIZE(class->size_bytes),
+             FLW_SIZE(class->live_bytes), FLW_SIZE(class->requested_bytes),
+             FLW_SIZE(class->cached_bytes), FLW_SIZE(class->reserved_bytes), class->live_count,
+             SHARE(class->live_bytes, class->reserved_bytes));
     }
 }
 
@@ -324,8 +308,8 @@ static void add_owners(struct flw_top_page *page, const struct flw_bulletin_pool
                          "OWNER");
     }
     for (uint32_t i = 0; i < number; i++) {
-        LINE("%10s %8s %7" PRIu64 "  %s", size(owners[i].bytes),
-             share(owners[i].bytes, pool->value[FLW_VALUE_requested_bytes]), owners[i].count,
+        LINE("%10s %8s %7" PRIu64 "  %s", FLW_SIZE(owners[i].bytes),
+             SHARE(owners[i].bytes, pool->value[FLW_VALUE_requested_bytes]), owners[i].count,
              owners[i].name);
     }
 }
@@ -386,8 +370,9 @@ void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look 
         const struct flw_top_pool *pool = &look->pools[rows[i].index];
         const uint64_t *value = pool->bulletin->value;
         LINE("%-5s %3" PRIu64 " %-16.16s %10s %10s %10s %7s %8s", pool->label, V(device),
-             pool->bulletin->driver, size(V(reserved_bytes)), size(V(live_bytes)),
-             size(V(cached_bytes)), count(V(stream_count)), share(V(hit_count), V(alloc_count)));
+             pool->bulletin->driver, FLW_SIZE(V(reserved_bytes)), FLW_SIZE(V(live_bytes)),
+             FLW_SIZE(V(cached_bytes)), FLW_COUNT(V(stream_count)),
+             SHARE(V(hit_count), V(alloc_count)));
     }
     if (look->pool_total > look->pool_count) {
         flw_top_add_line(page, FLW_TOP_ALARM,
@@ -411,8 +396,8 @@ void flw_top_write_list(struct flw_top_page *page, const struct flw_top_looks *a
     for (size_t i = 0; i < all->count; i++) {
         const struct flw_top_look *look = &all->looks[rows[i].index];
         LINE("%8d %-16.16s %5" PRIu64 " %10s %10s %10s %8s", (int)look->process, look->name,
-             look->pool_total, size(rows[i].reserved), size(rows[i].live), size(rows[i].cached),
-             share(rows[i].hits, rows[i].allocs));
+             look->pool_total, FLW_SIZE(rows[i].reserved), FLW_SIZE(rows[i].live),
+             FLW_SIZE(rows[i].cached), SHARE(rows[i].hits, rows[i].allocs));
     }
     flw_host_free(rows);
 }
