@@ -436,16 +436,14 @@ double flw_bench_measure(struct flw_bench *bench, const struct flw_bench_loop *l
 
 void flw_bench_add(struct flw_bench *bench, const char *key, double value)
 {
-    bench->values = flw_host_grow(bench->values, &bench->value_capacity, bench->value_count + 1,
-                                  sizeof *bench->values);
+    FLW_HOST_GROW(bench->values, bench->value_capacity, bench->value_count + 1);
     snprintf(bench->values[bench->value_count].key, sizeof bench->values->key, "%s", key);
     bench->values[bench->value_count++].value = value;
 }
 
 struct flw_bench_row *flw_bench_add_row(struct flw_bench *bench)
 {
-    bench->rows =
-        flw_host_grow(bench->rows, &bench->row_capacity, bench->row_count + 1, sizeof *bench->rows);
+    FLW_HOST_GROW(bench->rows, bench->row_capacity, bench->row_count + 1);
     return &bench->rows[bench->row_count++];
 }
 

@@ -129,8 +129,7 @@ void *flw_kernel_output(struct flw_kernel_call *call, int64_t bytes)
                                           fallow_status_name(status));
         return nowhere;
     }
-    call->buffers = flw_host_grow(call->buffers, &call->buffer_capacity, call->buffer_count + 1,
-                                  sizeof *call->buffers);
+    FLW_HOST_GROW(call->buffers, call->buffer_capacity, call->buffer_count + 1);
     call->buffers[call->buffer_count++] = buffer;
     return buffer;
 }
