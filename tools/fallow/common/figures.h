@@ -40,6 +40,8 @@ struct flw_unit flw_unit_choose(uint64_t peak_bytes);
 /* Format bytes in the unit, without its name. */
 const char *flw_format_bytes(uint64_t bytes, struct flw_unit unit, char *out);
 
+#define FLW_BYTES(bytes, unit) flw_format_bytes(bytes, unit, (char[FLW_FIGURE_BYTES]){0})
+
 /* Append to a text of `room` bytes; the text is cut if it is full. */
 void flw_append(char *text, size_t room, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

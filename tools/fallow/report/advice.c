@@ -248,10 +248,9 @@ static void finish_way(struct flw_sheet *sheet, const struct way *way)
 /* Write the limit of the failed request: " with the 42 MiB there were". */
 static const char *say_limit(const struct flw_sheet_oom *oom, char *out)
 {
-    char limit[FLW_FIGURE_BYTES];
     snprintf(out, FLW_SHEET_NAME_BYTES,
              oom->is_limit_given ? " within %s" : " with the %s there were",
-             flw_format_size(oom->limit_bytes, limit));
+             FLW_SIZE(oom->limit_bytes));
     return out;
 }
 
@@ -268,11 +267,11 @@ static bool is_served_as_it_is(const struct flw_sheet *sheet)
 
 static void advise_serving(struct flw_sheet *sheet, const struct way *way)
 {
-    char limit[FLW_SHEET_NAME_BYTES], least[FLW_FIGURE_BYTES];
+    char limit[FLW_SHEET_NAME_BYTES];
     ADD("to serve the failed request%s, %s", say_limit(&sheet->oom, limit), way->words);
     if (way->bytes != FLW_UNKNOWN) {
         sheet->advice.saved_bytes = sheet->oom.limit_bytes - way->bytes;
-        ADD("; it fits from %s on", flw_format_size(way->bytes, least));
+        ADD("; it fits from %s on", FLW_SIZE(way->bytes));
     }
     finish_way(sheet, way);
 }
@@ -282,17 +281,16 @@ static void advise_holders(struct flw_sheet *sheet)
 {
     const struct flw_sheet_oom *oom = &sheet->oom;
     const struct flw_sheet_holding *holding = &sheet->holdings[FLW_SHEET_AT_OOM];
-    char size[FLW_FIGURE_BYTES], limit[FLW_FIGURE_BYTES];
     ADD("reduce live memory, since no allocator setting would have avoided this: the program needs %s "
         "live and %s %s; ",
-        flw_format_size(oom->live_bytes + oom->asked_bytes, size),
-        oom->is_limit_given ? "has" : "had", flw_format_size(oom->limit_bytes, limit));
+        FLW_SIZE(oom->live_bytes + oom->asked_bytes), oom->is_limit_given ? "has" : "had",
+        FLW_SIZE(oom->limit_bytes));
     if (!sheet->has_code) {
         ADD("record with call stacks to see which lines hold it");
     }
     for (size_t i = 0; sheet->has_code && i < flw_min(holding->owner_count, 3); i++) {
         ADD("%s%s (%s)", i == 0 ? "most is held by " : ", ", holding->owners[i].name,
-            flw_format_size(holding->owners[i].bytes, size));
+            FLW_SIZE(holding->owners[i].bytes));
     }
 }
 
@@ -300,7 +298,7 @@ static void advise_holders(struct flw_sheet *sheet)
 static void advise_device(struct flw_sheet *sheet, const struct way *way)
 {
     const struct flw_sheet_oom *oom = &sheet->oom;
-    char limit[FLW_SHEET_NAME_BYTES], least[FLW_FIGURE_BYTES];
+    char limit[FLW_SHEET_NAME_BYTES];
     bool is_known = oom->limit_bytes != FLW_UNKNOWN;
     if (way == NULL) {
         ADD("unknown: no replayed allocator is known to serve the failed request%s",
@@ -311,7 +309,7 @@ static void advise_device(struct flw_sheet *sheet, const struct way *way)
     }
     ADD("%s%s; the failed request needs at least %s for the allocator: %s",
         is_known ? "no setting serves it" : "the memory available then is unknown",
-        is_known ? say_limit(oom, limit) : "", flw_format_size(way->bytes, least), way->words);
+        is_known ? say_limit(oom, limit) : "", FLW_SIZE(way->bytes), way->words);
     finish_way(sheet, way);
 }
 
@@ -341,27 +339,24 @@ static void advise_oom(struct flw_sheet *sheet, const struct way *ways, size_t c
 /* Advise how to fit into the limit; `way` NULL: no policy does. */
 static void advise_limit(struct flw_sheet *sheet, const struct way *way)
 {
-    char limit[FLW_FIGURE_BYTES], least[FLW_FIGURE_BYTES];
-    flw_format_size(sheet->limit_bytes, limit);
+    const char *limit = FLW_SIZE(sheet->limit_bytes);
     if (way == NULL) {
         ADD("no replayed setting fits into %s; the program itself needs %s", limit,
-            flw_format_size(sheet->program->max_live_bytes, least));
+            FLW_SIZE(sheet->program->max_live_bytes));
         return;
     }
-    ADD("to fit into %s, %s; it reserves %s", limit, way->words,
-        flw_format_size(way->bytes, least));
+    ADD("to fit into %s, %s; it reserves %s", limit, way->words, FLW_SIZE(way->bytes));
     finish_way(sheet, way);
 }
 
 static void advise_less(struct flw_sheet *sheet, uint64_t held_bytes, const struct way *way)
 {
-    char saved[FLW_FIGURE_BYTES], held[FLW_FIGURE_BYTES];
     uint64_t saved_bytes = held_bytes - flw_min(held_bytes, way->bytes);
     double share = 100.0 * (double)saved_bytes / (double)held_bytes;
-    flw_format_size(saved_bytes, saved);
+    const char *saved = FLW_SIZE(saved_bytes);
     if (saved_bytes <= held_bytes / LEAST_SHARE) {
         ADD("nothing: no replayed setting saves more than %s (%.1f %%) of the %s reserved", saved,
-            share, flw_format_size(held_bytes, held));
+            share, FLW_SIZE(held_bytes));
         return;
     }
     sheet->advice.saved_bytes = saved_bytes;

@@ -52,7 +52,6 @@ static void find_oom(const struct flw_trace *trace, struct flw_sheet_device *out
 void flw_devices_add(struct flw_sheet_devices *devices, const struct flw_trace *trace)
 {
     struct flw_sheet_device *out = &devices->list[devices->count++];
-    char count[FLW_FIGURE_BYTES], size[FLW_FIGURE_BYTES];
     *out = (struct flw_sheet_device){.device = trace->device,
                                      .event_count = trace->event_count,
                                      .peak_requested_bytes = trace->peak_requested_bytes,
@@ -61,16 +60,15 @@ void flw_devices_add(struct flw_sheet_devices *devices, const struct flw_trace *
                                                              : FLW_UNKNOWN};
     find_oom(trace, out);
     flw_append(out->text, sizeof out->text, "device %d: %s event%s, peak live memory %s",
-               out->device, flw_format_count(trace->event_count, count),
-               flw_plural(trace->event_count), flw_format_size(out->peak_requested_bytes, size));
+               out->device, FLW_COUNT(trace->event_count), flw_plural(trace->event_count),
+               FLW_SIZE(out->peak_requested_bytes));
     if (out->peak_reserved_bytes != FLW_UNKNOWN) {
         flw_append(out->text, sizeof out->text, ", reserved %s",
-                   flw_format_size(out->peak_reserved_bytes, size));
+                   FLW_SIZE(out->peak_reserved_bytes));
     }
     if (out->oom_event != 0) {
         flw_append(out->text, sizeof out->text, "; out of memory at event %s, requested %s",
-                   flw_format_count(out->oom_event, count),
-                   flw_format_size(out->asked_bytes, size));
+                   FLW_COUNT(out->oom_event), FLW_SIZE(out->asked_bytes));
     }
 }
 

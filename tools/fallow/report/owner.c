@@ -442,6 +442,5 @@ void flw_owners_cut_name(const struct flw_owners *owners, uint32_t owner, char *
 
 void flw_owners_name_size(char out[FLW_OWNER_SIZE_BYTES], size_t bin)
 {
-    char size[FLW_FIGURE_BYTES];
-    snprintf(out, FLW_OWNER_SIZE_BYTES, "up to %s", flw_format_size(UINT64_C(1) << bin, size));
+    snprintf(out, FLW_OWNER_SIZE_BYTES, "up to %s", FLW_SIZE(UINT64_C(1) << bin));
 }

@@ -60,15 +60,13 @@ static void write_owners(const struct flw_sheet *sheet, FILE *out)
                                         [FLW_SHEET_AT_PEAK] = "the peak"};
     const struct flw_sheet_holding *holding = &sheet->holdings[moment];
     struct flw_unit unit = flw_unit_choose(holding->bytes);
-    char bytes[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
     fprintf(out,
             "<table><caption>Owners at %s</caption><tr><th>owner</th><th>%s</th><th>blocks</th>"
             "</tr>\n",
             names[moment], unit.name);
     for (size_t i = 0; i < holding->owner_count && i < OWNERS; i++) {
         const struct flw_sheet_owner *owner = &holding->owners[i];
-        write_row(out, owner->name, flw_format_bytes(owner->bytes, unit, bytes),
-                  flw_format_count(owner->count, count));
+        write_row(out, owner->name, FLW_BYTES(owner->bytes, unit), FLW_COUNT(owner->count));
     }
     fputs("</table>\n", out);
 }
@@ -76,16 +74,14 @@ static void write_owners(const struct flw_sheet *sheet, FILE *out)
 static void write_policies(const struct flw_sheet *sheet, FILE *out)
 {
     struct flw_unit unit = flw_unit_choose(sheet->program->max_live_bytes);
-    char live[FLW_FIGURE_BYTES], reserved[FLW_FIGURE_BYTES];
     fprintf(out,
             "<table><caption>Policies: peaks in %s</caption><tr><th>policy</th><th>live</th>"
             "<th>reserved</th></tr>\n",
             unit.name);
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_run_result *result = sheet->policies[i].result;
-        write_row(out, sheet->policies[i].label,
-                  flw_format_bytes(result->peak_requested_bytes, unit, live),
-                  flw_format_bytes(result->statistics.peak_reserved_bytes, unit, reserved));
+        write_row(out, sheet->policies[i].label, FLW_BYTES(result->peak_requested_bytes, unit),
+                  FLW_BYTES(result->statistics.peak_reserved_bytes, unit));
     }
     fputs("</table>\n", out);
 }

@@ -82,10 +82,9 @@ static bool is_of_pytorch(const struct flw_sheet *sheet, const struct flw_sheet_
 static void add_owners(struct flw_sheet *sheet, enum flw_sheet_moment moment)
 {
     const struct flw_sheet_holding *holding = &sheet->holdings[moment];
-    char size[FLW_FIGURE_BYTES];
     for (size_t i = 0; sheet->has_code && i < flw_min(holding->owner_count, 3); i++) {
-        HEAD("%s%s %s", i == 0 ? "; largest owners: " : ", ",
-             flw_format_size(holding->owners[i].bytes, size), holding->owners[i].name);
+        HEAD("%s%s %s", i == 0 ? "; largest owners: " : ", ", FLW_SIZE(holding->owners[i].bytes),
+             holding->owners[i].name);
     }
 }
 
@@ -95,29 +94,25 @@ static void write_state(struct flw_sheet *sheet)
     const struct flw_sheet_policy *recorded = flw_sheet_find(sheet, flw_policy_recorded.name);
     const struct flw_sheet_frame *frame =
         recorded == NULL ? NULL : flw_sheet_frame(recorded, "end");
-    char size[FLW_FIGURE_BYTES], count[FLW_FIGURE_BYTES];
-    HEAD("%s live",
-         flw_format_size(sheet->trace->peak_requested_bytes - sheet->pending_bytes, size));
+    HEAD("%s live", FLW_SIZE(sheet->trace->peak_requested_bytes - sheet->pending_bytes));
     if (sheet->pending_count != 0) {
         HEAD(", %s freed and waiting for other streams (record_stream)",
-             flw_format_size(sheet->pending_bytes, size));
+             FLW_SIZE(sheet->pending_bytes));
     }
     if (frame != NULL) {
-        HEAD(" of %s that %s reserved", flw_format_size(frame->reserved_bytes, size),
-             name_recorded(sheet));
-        HEAD("; %s free in %s hole%s", flw_format_size(frame->hole_bytes, size),
-             flw_format_count(frame->hole_count, count), flw_plural(frame->hole_count));
-        HEAD(", the largest of %s", flw_format_size(frame->largest_hole_bytes, size));
+        HEAD(" of %s that %s reserved", FLW_SIZE(frame->reserved_bytes), name_recorded(sheet));
+        HEAD("; %s free in %s hole%s", FLW_SIZE(frame->hole_bytes), FLW_COUNT(frame->hole_count),
+             flw_plural(frame->hole_count));
+        HEAD(", the largest of %s", FLW_SIZE(frame->largest_hole_bytes));
     }
 }
 
 static void write_oom(struct flw_sheet *sheet)
 {
     const struct flw_sheet_oom *oom = &sheet->oom;
-    char asked[FLW_FIGURE_BYTES], live[FLW_FIGURE_BYTES], event[FLW_FIGURE_BYTES];
-    HEAD("out of memory at event %s: %s requested %s with %s live",
-         flw_format_count(oom->event, event), oom->owner[0] != '\0' ? oom->owner : "unknown code",
-         flw_format_size(oom->asked_bytes, asked), flw_format_size(oom->live_bytes, live));
+    HEAD("out of memory at event %s: %s requested %s with %s live", FLW_COUNT(oom->event),
+         oom->owner[0] != '\0' ? oom->owner : "unknown code", FLW_SIZE(oom->asked_bytes),
+         FLW_SIZE(oom->live_bytes));
     add_owners(sheet, FLW_SHEET_AT_OOM);
 }
 
@@ -125,18 +120,17 @@ static void write_peak(struct flw_sheet *sheet)
 {
     const struct flw_sheet_policy *recorded = find(sheet, flw_policy_recorded.name);
     const struct flw_sheet_columns *columns = &sheet->columns;
-    char size[FLW_FIGURE_BYTES];
-    HEAD("peak live memory %s", flw_format_size(sheet->program->max_live_bytes, size));
+    HEAD("peak live memory %s", FLW_SIZE(sheet->program->max_live_bytes));
     if (columns->time_ns != NULL) {
         uint64_t time_ns = columns->time_ns[flw_sheet_column(columns, sheet->peak_op)];
-        HEAD(" after %s", flw_format_time((double)time_ns, size));
+        HEAD(" after %s", FLW_TIME((double)time_ns));
     } else if (sheet->op_count != 0) {
         HEAD(", %.0f %% into the recording",
              100.0 * (double)sheet->peak_op / (double)sheet->op_count);
     }
     if (recorded != NULL) {
         HEAD("; %s reserved %s", name_recorded(sheet),
-             flw_format_size(recorded->result->statistics.peak_reserved_bytes, size));
+             FLW_SIZE(recorded->result->statistics.peak_reserved_bytes));
     }
     add_owners(sheet, FLW_SHEET_AT_PEAK);
 }
@@ -147,12 +141,11 @@ static void write_peak(struct flw_sheet *sheet)
 
 static void write_failures(struct flw_sheet *sheet)
 {
-    char size[FLW_FIGURE_BYTES];
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_sheet_policy *policy = &sheet->policies[i];
         if (policy->result->policy->allocates && policy->result->failure_count != 0) {
             SAY("Every policy failed a request; the first that %s failed was %s.", policy->label,
-                flw_format_size(policy->first_failure_bytes, size));
+                FLW_SIZE(policy->first_failure_bytes));
             return;
         }
     }
@@ -167,21 +160,18 @@ static void write_reference(struct flw_sheet *sheet)
     const struct flw_sheet_policy *reference = sheet->reference;
     const struct flw_sheet_policy *expandable = find(sheet, flw_policy_pytorch_expandable.name);
     uint64_t held_bytes = flw_sheet_held(sheet, reference);
-    char size[FLW_FIGURE_BYTES];
     if (reference->result->policy->allocates) {
-        SAY("%s would reserve %s", reference->label, flw_format_size(held_bytes, size));
+        SAY("%s would reserve %s", reference->label, FLW_SIZE(held_bytes));
     } else {
         const char *name = name_recorded(sheet);
-        SAY("%c%s reserved %s", name[0] == 't' ? 'T' : name[0], name + 1,
-            flw_format_size(held_bytes, size));
+        SAY("%c%s reserved %s", name[0] == 't' ? 'T' : name[0], name + 1, FLW_SIZE(held_bytes));
     }
     if (held_bytes != reference->result->statistics.peak_reserved_bytes) {
         SAY(" (without %s from before the recording, which it did not use)",
-            flw_format_size(sheet->unused_bytes, size));
+            FLW_SIZE(sheet->unused_bytes));
     }
     if (expandable != NULL && expandable != sheet->best && is_of_pytorch(sheet, reference)) {
-        SAY(" (%s with expandable segments)",
-            flw_format_size(flw_sheet_held(sheet, expandable), size));
+        SAY(" (%s with expandable segments)", FLW_SIZE(flw_sheet_held(sheet, expandable)));
     }
 }
 
@@ -190,7 +180,6 @@ static void write_comparison(struct flw_sheet *sheet)
     const struct flw_sheet_policy *reference = sheet->reference;
     const struct flw_sheet_policy *best = sheet->best;
     const struct flw_sheet_policy *driver = find(sheet, flw_policy_driver.name);
-    char size[FLW_FIGURE_BYTES], less[FLW_FIGURE_BYTES];
     if (best == NULL || reference == NULL) {
         write_failures(sheet);
         return;
@@ -199,13 +188,13 @@ static void write_comparison(struct flw_sheet *sheet)
     uint64_t least_bytes = best->result->statistics.peak_reserved_bytes;
     write_reference(sheet);
     if (best != reference && least_bytes < held_bytes) {
-        SAY("; %s would reserve %s, %s (%.1f %%) less.", best->label,
-            flw_format_size(least_bytes, size), flw_format_size(held_bytes - least_bytes, less),
+        SAY("; %s would reserve %s, %s (%.1f %%) less.", best->label, FLW_SIZE(least_bytes),
+            FLW_SIZE(held_bytes - least_bytes),
             100.0 * (double)(held_bytes - least_bytes) / (double)held_bytes);
     } else if (driver != NULL && driver->result->failure_count == 0 &&
                flw_sheet_held(sheet, driver) < held_bytes) {
         SAY("; only the driver alone would reserve less: %s, waiting at each free.",
-            flw_format_size(flw_sheet_held(sheet, driver), size));
+            FLW_SIZE(flw_sheet_held(sheet, driver)));
     } else {
         SAY("; no other policy would reserve less.");
     }
