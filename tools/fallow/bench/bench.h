@@ -95,6 +95,10 @@ struct flw_bench_column {
     bool is_optional; /* JSON omits unknown values, instead of null */
 };
 
+/* For a table X(name, key, head, unit, is_optional): an enumerator, and the column. */
+#define FLW_BENCH_NAME(name, ...)   name,
+#define FLW_BENCH_COLUMN(name, ...) {__VA_ARGS__},
+
 /* A row of a sweep, or a case of a kernel; a value that is not finite is unknown. */
 struct flw_bench_row {
     double values[FLW_BENCH_COLUMNS];

@@ -327,28 +327,21 @@ static bool time_call(struct flw_kernel_call *call, uint64_t moved, double *out_
 
 /* ---- report */
 
-enum {
-    READ,
-    WRITTEN,
-    LAUNCHES,
-    LAUNCH_GOAL,
-    SIMULATED_COLUMNS,
-    US = SIMULATED_COLUMNS,
-    COPY_US,
-    GB_PER_S,
-    OF_COPY,
-    COLUMNS
-};
+#define CASE_COLUMNS(X)                             \
+    X(READ, "read_bytes", "bytes read", 1, false)   \
+    X(WRITTEN, "write_bytes", "written", 1, false)  \
+    X(LAUNCHES, "launches", "launches", 1, false)   \
+    X(LAUNCH_GOAL, "launch_goal", "goal", 1, false) \
+    X(US, "us", "us", 1, true)                      \
+    X(COPY_US, "copy_us", "copy us", 1, true)       \
+    X(GB_PER_S, "gb_per_s", "GB/s", 1, true)        \
+    X(OF_COPY, "of_copy", "% of copy", 0.01, true)
 
-static const struct flw_bench_column columns[COLUMNS] = {
-    [READ] = {"read_bytes", "bytes read", 1, false},
-    [WRITTEN] = {"write_bytes", "written", 1, false},
-    [LAUNCHES] = {"launches", "launches", 1, false},
-    [LAUNCH_GOAL] = {"launch_goal", "goal", 1, false},
-    [US] = {"us", "us", 1, true},
-    [COPY_US] = {"copy_us", "copy us", 1, true},
-    [GB_PER_S] = {"gb_per_s", "GB/s", 1, true},
-    [OF_COPY] = {"of_copy", "% of copy", 0.01, true}};
+enum {
+    CASE_COLUMNS(FLW_BENCH_NAME) COLUMNS,
+    SIMULATED_COLUMNS = US /* only these on the simulated device */
+};
+static const struct flw_bench_column columns[COLUMNS] = {CASE_COLUMNS(FLW_BENCH_COLUMN)};
 
 /* Run a case; the bytes are those of the full size. Returns false, with the message, if that fails. */
 static bool run_case(struct flw_bench *bench, const struct flw_kernel_module *module,

@@ -285,37 +285,25 @@ static bool measure_one(struct flw_bench *bench)
  * Each row has a pool of its own. The pairs are on random streams; beside the pairs, blocks of the same size are live, on
  * the streams in turn. */
 
-enum {
-    STREAM_COUNT,
-    SIZE_BYTES,
-    BESIDE_BYTES,
-    CPU_NS,
-    OVER_ONE_STREAM,
-    COUNTS, /* a pair's, but for the last */
-    DRIVER_CALLS = COUNTS,
-    EVENTS,
-    QUERIES,
-    STREAM_WAITS,
-    HOST_WAITS,
-    STEALS,
-    RESERVED_BYTES
-};
-_Static_assert(RESERVED_BYTES + 1 == FLW_BENCH_COLUMNS, "a column for each value");
+#define SWEEP_COLUMNS(X)                                            \
+    X(STREAM_COUNT, "streams", "streams", 1, false)                 \
+    X(SIZE_BYTES, "size_bytes", "size KiB", 1 << 10, false)         \
+    X(BESIDE_BYTES, "beside_bytes", "live MiB", 1 << 20, false)     \
+    X(CPU_NS, "cpu_ns_per_pair", "ns", 1, false)                    \
+    X(OVER_ONE_STREAM, "over_one_stream", "over one", 1, false)     \
+    X(DRIVER_CALLS, "driver_calls_per_pair", "calls", 1, false)     \
+    X(EVENTS, "events_per_pair", "events", 1, false)                \
+    X(QUERIES, "queries_per_pair", "queries", 1, false)             \
+    X(STREAM_WAITS, "stream_waits_per_pair", "str.waits", 1, false) \
+    X(HOST_WAITS, "host_waits_per_pair", "host waits", 1, false)    \
+    X(STEALS, "steals_per_pair", "steals", 1, false)                \
+    X(RESERVED_BYTES, "reserved_bytes", "held MiB", 1 << 20, false)
 
-static const struct flw_bench_column columns[FLW_BENCH_COLUMNS] = {
-    [STREAM_COUNT] = {"streams", "streams", 1, false},
-    [SIZE_BYTES] = {"size_bytes", "size KiB", 1 << 10, false},
-    [BESIDE_BYTES] = {"beside_bytes", "live MiB", 1 << 20, false},
-    [CPU_NS] = {"cpu_ns_per_pair", "ns", 1, false},
-    [OVER_ONE_STREAM] = {"over_one_stream", "over one", 1, false},
-    [DRIVER_CALLS] = {"driver_calls_per_pair", "calls", 1, false},
-    [EVENTS] = {"events_per_pair", "events", 1, false},
-    [QUERIES] = {"queries_per_pair", "queries", 1, false},
-    [STREAM_WAITS] = {"stream_waits_per_pair", "str.waits", 1, false},
-    [HOST_WAITS] = {"host_waits_per_pair", "host waits", 1, false},
-    [STEALS] = {"steals_per_pair", "steals", 1, false},
-    [RESERVED_BYTES] = {"reserved_bytes", "held MiB", 1 << 20, false},
+enum {
+    SWEEP_COLUMNS(FLW_BENCH_NAME)
+    COUNTS = DRIVER_CALLS /* and all behind it, per pair but for the last */
 };
+static const struct flw_bench_column columns[FLW_BENCH_COLUMNS] = {SWEEP_COLUMNS(FLW_BENCH_COLUMN)};
 
 /* A simulated driver counts calls. For a GPU's driver use the pool's own counts, NAN if there are none. */
 static void count(const struct flw_bench *bench, double *out)
