@@ -25,7 +25,6 @@
 #include "fallow/trace.h"
 
 #define FLW_BENCH_MESSAGE_BYTES 320
-#define FLW_BENCH_BATCHES       5
 
 enum flw_bench_sizes {
     FLW_BENCH_SIZE_ONE,   /* size_bytes */
@@ -225,12 +224,10 @@ flw_bench_run flw_bench_run_pair, flw_bench_run_pair_drawn, flw_bench_run_pair_s
 /* flw_bench_run_deferred polls after so many operations. */
 #define FLW_BENCH_POLL_EVERY 64
 
-/* Fill slots[0..count) with blocks of the options' sizes; free the blocks. Return the number of failed calls. */
-uint64_t flw_bench_fill(const struct flw_bench_loop *loop, uint64_t count,
-                        const struct flw_bench_options *options);
+/* Free the blocks in slots[0..count). Returns the number of failed calls. */
 uint64_t flw_bench_drain(const struct flw_bench_loop *loop, uint64_t count);
 
-/* Time `count` operations in FLW_BENCH_BATCHES batches, add the number of failed calls to the bench's. Returns the
+/* Time `count` operations in a few batches, add the number of failed calls to the bench's. Returns the
  * median of nanoseconds per operation; sets *out_least, unless NULL. */
 double flw_bench_time(struct flw_bench *bench, const struct flw_bench_loop *loop,
                       flw_bench_run *run, uint64_t count, uint64_t (*clock_ns)(void),

@@ -371,18 +371,6 @@ uint64_t flw_bench_run_replace(const struct flw_bench_loop *loop, struct flw_ben
     return failures;
 }
 
-uint64_t flw_bench_fill(const struct flw_bench_loop *loop, uint64_t count,
-                        const struct flw_bench_options *options)
-{
-    uint64_t failures = 0, state = options->seed;
-    for (uint64_t i = 0; i < count; i++) {
-        size_t size_bytes = flw_bench_size_draw(options, &state);
-        failures +=
-            loop->policy->alloc(loop->pool, size_bytes, loop->stream, &loop->slots[i]) != FALLOW_OK;
-    }
-    return failures;
-}
-
 uint64_t flw_bench_drain(const struct flw_bench_loop *loop, uint64_t count)
 {
     uint64_t failures = 0;
@@ -395,15 +383,16 @@ uint64_t flw_bench_drain(const struct flw_bench_loop *loop, uint64_t count)
 
 /* ---- clock */
 
+#define BATCHES 5
+
 double flw_bench_time(struct flw_bench *bench, const struct flw_bench_loop *loop,
                       flw_bench_run *run, uint64_t count, uint64_t (*clock_ns)(void),
                       double *out_least)
 {
-    double ns[FLW_BENCH_BATCHES];
+    double ns[BATCHES];
     size_t batches = 0;
-    for (uint64_t i = 0; i < FLW_BENCH_BATCHES; i++) {
-        struct flw_bench_range range = {count * i / FLW_BENCH_BATCHES,
-                                        count * (i + 1) / FLW_BENCH_BATCHES};
+    for (uint64_t i = 0; i < BATCHES; i++) {
+        struct flw_bench_range range = {count * i / BATCHES, count * (i + 1) / BATCHES};
         if (range.begin < range.end) {
             uint64_t begin = clock_ns();
             bench->failure_count += run(loop, range);

@@ -21,6 +21,17 @@
 #include "fallow/host.h"
 #endif
 
+/* Fill slots[0..count) with blocks of the options' sizes. */
+static void fill(struct flw_bench *bench, const struct flw_bench_loop *loop, uint64_t count)
+{
+    uint64_t state = bench->options->seed;
+    for (uint64_t i = 0; i < count; i++) {
+        size_t size_bytes = flw_bench_size_draw(bench->options, &state);
+        bench->failure_count +=
+            loop->policy->alloc(loop->pool, size_bytes, loop->stream, &loop->slots[i]) != FALLOW_OK;
+    }
+}
+
 /* ---- pair */
 
 /* Return the cost of reading the clock, as a recorded call does: the median of several loops. */
@@ -102,7 +113,7 @@ bool flw_bench_replace(struct flw_bench *bench)
     const struct flw_bench_options *options = bench->options;
     struct flw_bench_loop loop =
         flw_bench_loop_open(bench, options, options->live_count, options->seed + 1);
-    bench->failure_count += flw_bench_fill(&loop, options->live_count, options);
+    fill(bench, &loop, options->live_count);
     flw_bench_measure(bench, &loop, flw_bench_run_replace, options->warm_count, options->count, "");
     if (options->has_percentiles) {
         add_percentiles(bench, &loop);
@@ -230,7 +241,7 @@ bool flw_bench_deferred(struct flw_bench *bench)
     }
     struct flw_bench_loop loop = flw_bench_loop_open(bench, options, count, options->seed);
     loop.user = bench->streams[2];
-    *failures += flw_bench_fill(&loop, count, options); /* all live: none is another's memory */
+    fill(bench, &loop, count); /* all live: none is another's memory */
     uint64_t begin = flw_clock_fine_ns();
     for (uint64_t i = 0; i < count; i++) {
         *failures += loop.policy->record_use(loop.pool, loop.slots[i], gate.stream) != FALLOW_OK;

@@ -64,7 +64,7 @@ static const struct {
 #undef X
 };
 
-const char *flw_top_kind(uint64_t kind)
+static const char *name_kind(uint64_t kind)
 {
     static const char *const names[] = {[FLW_BULLETIN_STREAM] = "stream",
                                         [FLW_BULLETIN_GONE] = "gone",
@@ -111,7 +111,7 @@ static void write_streams(struct flw_json_writer *out, const struct flw_bulletin
     for (uint32_t i = 0; i < pool->stream_count; i++) {
         const struct flw_bulletin_stream *stream = &pool->streams[i];
         flw_json_begin(out, NULL, '{');
-        flw_json_text(out, "kind", flw_top_kind(stream->kind));
+        flw_json_text(out, "kind", name_kind(stream->kind));
         flw_json_known(out, "id",
                        stream->kind == FLW_BULLETIN_STREAM || stream->kind == FLW_BULLETIN_GONE,
                        stream->id);
@@ -314,8 +314,8 @@ static void put_rows(FILE *out, const char *metric, const char *labels,
         }
         fprintf(out, "%s{%s,", metric, labels);
         if (is_stream) {
-            fprintf(out, "kind=\"%s\",stream=\"%" PRIu64 "\",handle=\"%#" PRIx64,
-                    flw_top_kind(row[0]), row[0] == FLW_BULLETIN_REST ? 0 : row[1], row[2]);
+            fprintf(out, "kind=\"%s\",stream=\"%" PRIu64 "\",handle=\"%#" PRIx64, name_kind(row[0]),
+                    row[0] == FLW_BULLETIN_REST ? 0 : row[1], row[2]);
         } else {
             fprintf(out, row[0] == 0 ? "class=\"runs" : "class=\"%" PRIu64, row[0]);
         }

@@ -86,9 +86,6 @@ uint32_t flw_top_list_owners(const struct flw_bulletin_pool *pool,
 
 /* ---- forms.c */
 
-/* Return the name of a kind of stream: "stream", "gone", "shared", "rest". */
-const char *flw_top_kind(uint64_t kind);
-
 /* Print one JSON object without an end of line. */
 void flw_top_print_json(const struct flw_top_look *look, FILE *out);
 
