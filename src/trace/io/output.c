@@ -257,7 +257,7 @@ static bool begin_packing(struct flw_output *output, const char *path, char *mes
 
 bool flw_output_is_stdout(const char *path)
 {
-    return fd_of(path) == STDOUT_FILENO;
+    return path != NULL && fd_of(path) == STDOUT_FILENO;
 }
 
 static bool is_writable(int fd)

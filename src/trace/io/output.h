@@ -22,7 +22,7 @@ struct flw_output {
     struct flw_output_sink *sink;
 };
 
-/* True if this name is the file opened as standard output, which is neither opened again nor replaced. */
+/* True if this name is the file opened as standard output, which is neither opened again nor replaced. NULL is none. */
 bool flw_output_is_stdout(const char *path);
 
 /* True if flw_output_begin will probably succeed, checked without a change: the folder accepts new files, or the

@@ -26,6 +26,21 @@ static bool write_text(struct flw_draft *draft, bool is_good, const char *path)
     return is_done || flw_complain("%s%s", draft->prefix, message);
 }
 
+int flw_draft_check(const char *path, char *const *operands, int count, const char *what)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    if (path == NULL || flw_output_is_stdout(path)) {
+        return FLW_EXIT_OK;
+    }
+    for (int i = 0; i < count; i++) {
+        if (flw_is_same_file(path, flw_input_place(operands[i]))) {
+            return flw_refuse(FLW_EXIT_USAGE, "--json %s is %s; name another file", path, what);
+        }
+    }
+    return flw_output_is_possible(path, message) ? FLW_EXIT_OK
+                                                 : flw_refuse(FLW_EXIT_FAILED, "%s", message);
+}
+
 void flw_draft_begin(struct flw_draft *draft, const char *prefix)
 {
     *draft = (struct flw_draft){.prefix = prefix};

@@ -26,6 +26,10 @@ bool flw_draft_end(struct flw_draft *draft, bool is_good, const char *path);
 /* Write the text so far. Returns false after an error. */
 bool flw_draft_write(struct flw_draft *draft, const char *path);
 
+/* Check, before any work, that the file of --json can be written and is none of the operands. Return FLW_EXIT_OK, also
+ * for NULL and standard output, or the exit code after an error: "--json PATH is WHAT". */
+int flw_draft_check(const char *path, char *const *operands, int count, const char *what);
+
 /* Free a draft at any time; a zero-filled one too. */
 void flw_draft_abandon(struct flw_draft *draft);
 

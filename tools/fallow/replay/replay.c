@@ -122,16 +122,19 @@ static int parse(struct options *options, int argc, char **argv)
         options->plan.policies.are_named = false;
     }
     if (argc - optind > 1) {
-        flw_complain("one trace at a time: '%s' and '%s'", argv[optind], argv[optind + 1]);
-    } else if (optind == argc) {
-        flw_complain("replay needs a trace; see fallow replay --help");
-    } else if (options->device_bytes != 0 && options->device != FLW_DEVICE_SIM) {
-        flw_complain(
-            "--device-bytes is of the simulated device; a GPU has what it has: use --limit");
-    } else {
-        return FLW_OPTIONS_READ;
+        return flw_refuse(FLW_EXIT_USAGE, "one trace at a time: '%s' and '%s'", argv[optind],
+                          argv[optind + 1]);
     }
-    return FLW_EXIT_USAGE;
+    if (optind == argc) {
+        return flw_refuse(FLW_EXIT_USAGE, "replay needs a trace; see fallow replay --help");
+    }
+    if (options->device_bytes != 0 && options->device != FLW_DEVICE_SIM) {
+        return flw_refuse(
+            FLW_EXIT_USAGE,
+            "--device-bytes is of the simulated device; a GPU has what it has: use --limit");
+    }
+    code = flw_draft_check(options->json_path, argv + optind, 1, "the trace itself");
+    return code == FLW_EXIT_OK ? FLW_OPTIONS_READ : code;
 }
 
 /* ---- the replay ---- */
@@ -189,13 +192,12 @@ static bool fits(const struct options *options, const struct flw_run_setup *setu
     uint64_t limit_bytes = options->plan.limit_bytes;
     uint64_t most_bytes =
         limit_bytes == 0 ? setup->device_bytes : flw_min(limit_bytes, setup->device_bytes);
-    flw_complain("policy %s failed %s of %s requests (%.3g %%) within %s; the first was %s bytes; "
-                 "--find-limit finds the limit that it needs",
-                 result->policy->name, FLW_COUNT(result->failure_count),
-                 FLW_COUNT(result->all.alloc_count),
-                 100.0 * (double)result->failure_count / (double)result->all.alloc_count,
-                 FLW_SIZE(most_bytes), FLW_COUNT(result->first_failure_bytes));
-    return false;
+    return flw_complain(
+        "policy %s failed %s of %s requests (%.3g %%) within %s; the first was %s bytes; "
+        "--find-limit finds the limit that it needs",
+        result->policy->name, FLW_COUNT(result->failure_count), FLW_COUNT(result->all.alloc_count),
+        100.0 * (double)result->failure_count / (double)result->all.alloc_count,
+        FLW_SIZE(most_bytes), FLW_COUNT(result->first_failure_bytes));
 }
 
 /* Run the policies. Without --policy, those that the device cannot run are left out with a note. */
@@ -235,9 +237,8 @@ static int run_policies(const struct options *options, struct flw_run_setup *set
 /* Print the results. Returns false after printing a message. */
 static bool print_results(const struct options *options, const struct flw_report *report)
 {
-    bool is_to_stdout = options->json_path != NULL && flw_output_is_stdout(options->json_path);
     struct flw_draft draft;
-    if (!is_to_stdout) {
+    if (!flw_output_is_stdout(options->json_path)) {
         FILE *out = flw_terminal_open(false);
         flw_report_print_table(report, out);
         flw_terminal_close(out);
@@ -259,8 +260,8 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
     }
     struct flw_program *program = flw_program_create(trace, lag.is_by_time);
     if (program == NULL) {
-        flw_complain("the trace has more private pools and streams than can be told apart");
-        return FLW_EXIT_FAILED;
+        return flw_refuse(FLW_EXIT_FAILED,
+                          "the trace has more private pools and streams than can be told apart");
     }
     struct flw_run_result *results = flw_host_alloc(options->plan.policies.count, sizeof *results);
     bool is_sim = options->device == FLW_DEVICE_SIM;
@@ -293,25 +294,6 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
     return code;
 }
 
-/* Check, before the trace is read, that the results can be written and do not replace the trace. */
-static int check_output(const struct options *options)
-{
-    char message[FLW_TRACE_MESSAGE_BYTES];
-    const char *path = options->json_path;
-    if (path == NULL || flw_output_is_stdout(path)) {
-        return FLW_EXIT_OK;
-    }
-    if (flw_is_same_file(path, flw_input_place(options->trace_path))) {
-        flw_complain("--json %s is the trace itself; name another file", path);
-        return FLW_EXIT_USAGE;
-    }
-    if (!flw_output_is_possible(path, message)) {
-        flw_complain("%s", message);
-        return FLW_EXIT_FAILED;
-    }
-    return FLW_EXIT_OK;
-}
-
 int flw_command_replay(int argc, char **argv)
 {
     struct options options;
@@ -322,15 +304,10 @@ int flw_command_replay(int argc, char **argv)
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
-    code = check_output(&options);
-    if (code != FLW_EXIT_OK) {
-        return code;
-    }
     flw_progress_begin();
     if (!flw_trace_read(flw_input_place(options.trace_path), options.plan.trace_device, &trace,
                         message)) {
-        flw_complain("%s", message);
-        return FLW_EXIT_FAILED;
+        return flw_refuse(FLW_EXIT_FAILED, "%s", message);
     }
     if (trace->truncation != NULL) {
         flw_complain("%s: %s; what was read is replayed", options.trace_path, trace->truncation);
@@ -341,15 +318,13 @@ int flw_command_replay(int argc, char **argv)
                      options.trace_path);
     }
     bool has_device = needs_device(&options);
-    bool can_run = !has_device || flw_device_open(&device, options.device, message);
-    if (can_run) {
-        code = replay_on(&options, trace, &device);
+    if (has_device && !flw_device_open(&device, options.device, message)) {
+        code = flw_refuse(FLW_EXIT_FAILED, "%s", message);
     } else {
-        flw_complain("%s", message);
-        code = FLW_EXIT_FAILED;
-    }
-    if (has_device && can_run) {
-        flw_device_close(&device);
+        code = replay_on(&options, trace, &device);
+        if (has_device) {
+            flw_device_close(&device);
+        }
     }
     flw_trace_destroy(trace);
     return code;

@@ -30,7 +30,7 @@ const char *const flw_report_output_names[FLW_REPORT_OUTPUTS] = {"html",       "
 static const char *file_of(const struct flw_report_options *options, size_t output)
 {
     const char *path = options->outputs[output];
-    return flw_report_is_stdout(path) ? NULL : path;
+    return flw_output_is_stdout(path) ? NULL : path;
 }
 
 /* Return the output before `end` that is this file, or `end` if there is none. */
@@ -54,11 +54,8 @@ static bool is_spared(const struct flw_report_options *options, size_t end, cons
                       const char *what)
 {
     size_t i = find_output(options, end, path);
-    if (i != end) {
-        flw_complain("--%s %s is %s; name another file", flw_report_output_names[i],
-                     file_of(options, i), what);
-    }
-    return i == end;
+    return i == end || flw_complain("--%s %s is %s; name another file", flw_report_output_names[i],
+                                    file_of(options, i), what);
 }
 
 bool flw_report_spares(const struct flw_report_options *options, const char *trace)
@@ -85,13 +82,12 @@ bool flw_report_check_outputs(const struct flw_report_options *options)
 bool flw_report_can_write(const struct flw_report_options *options)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
-    for (size_t i = 0; i < FLW_REPORT_OUTPUTS; i++) {
-        if (file_of(options, i) != NULL && !flw_output_is_possible(file_of(options, i), message)) {
-            flw_complain("%s", message);
-            return false;
-        }
+    bool can = true;
+    for (size_t i = 0; can && i < FLW_REPORT_OUTPUTS; i++) {
+        can = file_of(options, i) == NULL || flw_output_is_possible(file_of(options, i), message) ||
+              flw_complain("%s", message);
     }
-    return true;
+    return can;
 }
 
 /* ---- one trace ---- */
@@ -118,7 +114,7 @@ static bool write_page(const struct flw_report_options *options, const struct fl
     const char *path = options->outputs[FLW_REPORT_HTML];
     char of_one[2 * PATH_BYTES], name[PATH_BYTES];
     struct flw_draft draft;
-    if (path == NULL || (has_several && flw_report_is_stdout(path))) {
+    if (path == NULL || (has_several && flw_output_is_stdout(path))) {
         return true;
     }
     if (has_several) {
@@ -151,20 +147,16 @@ static bool write_form(const struct flw_report_options *options, const struct fl
         prints[which](sheet, options->folded_at, output.file);
         is_done = flw_output_commit(&output, message);
     }
-    if (!is_done) {
-        flw_complain("%s", message);
-    }
-    return is_done;
+    return is_done || flw_complain("%s", message);
 }
 
 bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
                           bool has_several, size_t place, const char *others)
 {
-    bool is_done = options->outputs[FLW_REPORT_FOLDED] == NULL ||
-                   options->folded_at != FLW_SHEET_AT_OOM || sheet->oom.count != 0;
-    if (!is_done) {
+    bool is_done =
+        options->outputs[FLW_REPORT_FOLDED] == NULL || options->folded_at != FLW_SHEET_AT_OOM ||
+        sheet->oom.count != 0 ||
         flw_complain("%s: did not run out of memory; use --at peak or --at end", sheet->title);
-    }
     for (unsigned i = FLW_REPORT_CSV; is_done && i < FLW_REPORT_OUTPUTS; i++) {
         is_done = write_form(options, sheet, i);
     }
@@ -180,7 +172,7 @@ static bool write_landing(const struct flw_report_options *options, const struct
     struct flw_draft draft, text;
     char(*names)[PATH_BYTES] = flw_host_alloc(count, sizeof *names);
     const char **links = flw_host_alloc(count, sizeof *links);
-    for (size_t i = 0; !flw_report_is_stdout(path) && i < count; i++) {
+    for (size_t i = 0; !flw_output_is_stdout(path) && i < count; i++) {
         name_page(path, &sheets[i], i, names[i]);
         links[i] = names[i];
     }
@@ -275,16 +267,17 @@ static bool is_below(double most, bool of_reserved, const struct flw_sheet *shee
             }
         }
     }
-    if (of != NULL && of_reserved) {
-        flw_complain("%s: policy %s reserves %s bytes, %s more than --max-reserved allows",
-                     of->title, name, FLW_COUNT((uint64_t)worst),
-                     FLW_COUNT((uint64_t)worst - (uint64_t)most));
-    } else if (of != NULL) {
-        flw_complain("%s: policy %s has a fragmentation of %.3f at its peak, %.3f more than "
-                     "--max-fragmentation allows",
-                     of->title, name, worst, worst - most);
+    if (of == NULL) {
+        return true;
     }
-    return of == NULL;
+    if (of_reserved) {
+        return flw_complain("%s: policy %s reserves %s bytes, %s more than --max-reserved allows",
+                            of->title, name, FLW_COUNT((uint64_t)worst),
+                            FLW_COUNT((uint64_t)worst - (uint64_t)most));
+    }
+    return flw_complain("%s: policy %s has a fragmentation of %.3f at its peak, %.3f more than "
+                        "--max-fragmentation allows",
+                        of->title, name, worst, worst - most);
 }
 
 static bool is_without_oom(const struct flw_sheet *sheets, size_t count)
@@ -293,10 +286,10 @@ static bool is_without_oom(const struct flw_sheet *sheets, size_t count)
     for (size_t i = 0; i < count; i++) {
         const struct flw_sheet_oom *oom = &sheets[i].oom;
         if (oom->count != 0) {
-            is_without = false;
-            flw_complain("%s: ran out of memory at event %s: %s bytes requested by %s",
-                         sheets[i].title, FLW_COUNT(oom->event), FLW_COUNT(oom->asked_bytes),
-                         oom->owner[0] != '\0' ? oom->owner : "unknown code");
+            is_without =
+                flw_complain("%s: ran out of memory at event %s: %s bytes requested by %s",
+                             sheets[i].title, FLW_COUNT(oom->event), FLW_COUNT(oom->asked_bytes),
+                             oom->owner[0] != '\0' ? oom->owner : "unknown code");
         }
     }
     return is_without;
@@ -309,11 +302,8 @@ static bool is_below_baseline(const struct flw_json_tree *then, struct flw_draft
     bool is_kept = fflush(json->file) == 0 &&
                    flw_baseline_read_bytes(json->text, json->length, &now, message) &&
                    flw_baseline_is_kept(then, &now, message);
-    if (!is_kept) {
-        flw_complain("%s", message);
-    }
     flw_json_tree_finish(&now);
-    return is_kept;
+    return is_kept || flw_complain("%s", message);
 }
 
 bool flw_report_is_within(const struct flw_report_options *options, const struct flw_sheet *sheets,

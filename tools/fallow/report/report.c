@@ -73,11 +73,8 @@ static bool take_share(void *member, const char *text)
     char *end = NULL;
     double *share = member;
     *share = strtod(text, &end);
-    bool is_share = end != text && *end == '\0' && *share >= 0 && *share <= 1;
-    if (!is_share) {
-        flw_complain("--max-fragmentation '%s' is not a number from 0 to 1", text);
-    }
-    return is_share;
+    return (end != text && *end == '\0' && *share >= 0 && *share <= 1) ||
+           flw_complain("--max-fragmentation '%s' is not a number from 0 to 1", text);
 }
 
 static bool take_moment(void *member, const char *word)
@@ -90,8 +87,7 @@ static bool take_moment(void *member, const char *word)
             return true;
         }
     }
-    flw_complain("--at '%s' is none of peak, oom and end", word);
-    return false;
+    return flw_complain("--at '%s' is none of peak, oom and end", word);
 }
 
 /* The options of a rule of owners at this offset in the settings. */
@@ -201,12 +197,8 @@ static bool read_trace(char *const *path, const struct flw_owner_rule *rule,
     flw_plan_init(&options.plan);
     bool is_done = flw_plan_take_policies(&options.plan.policies, flw_policy_bound.name) &&
                    flw_report_work(&options) == FLW_EXIT_OK;
-    if (is_done) {
-        is_done = flw_baseline_read_bytes(draft.text, draft.length, out, message);
-        if (!is_done) {
-            flw_complain("%s", message);
-        }
-    }
+    is_done = is_done && (flw_baseline_read_bytes(draft.text, draft.length, out, message) ||
+                          flw_complain("%s", message));
     flw_draft_abandon(&draft); /* the draft is incomplete if there was no trace */
     return is_done;
 }
@@ -239,11 +231,7 @@ static bool read_side(const char *path, const struct flw_owner_rule *rule,
     if (!is_report(place)) {
         return read_trace(places, rule, out);
     }
-    bool is_read = flw_baseline_read(place, out, message);
-    if (!is_read) {
-        flw_complain("%s", message);
-    }
-    return is_read;
+    return flw_baseline_read(place, out, message) || flw_complain("%s", message);
 }
 
 static int run_diff(int argc, char **argv)
@@ -255,11 +243,11 @@ static int run_diff(int argc, char **argv)
     struct flw_json_tree b = {0};
     int code = flw_options_read(&command, &rule, argc, argv);
     if (code == FLW_OPTIONS_READ && (argc - optind != 2 || !flw_owner_rule_is_whole(&rule))) {
-        if (argc - optind != 2) {
-            flw_complain("report diff needs two files, each a trace or what --json wrote; see "
-                         "fallow report diff --help");
-        }
-        code = FLW_EXIT_USAGE;
+        code = argc - optind == 2
+                   ? FLW_EXIT_USAGE
+                   : flw_refuse(FLW_EXIT_USAGE,
+                                "report diff needs two files, each a trace or what --json wrote; "
+                                "see fallow report diff --help");
     }
     if (code == FLW_OPTIONS_READ) {
         char *const *paths = argv + optind;
@@ -327,7 +315,7 @@ static bool write_merged(const struct merge_settings *settings, const struct flw
             return false;
         }
     }
-    if (!flw_report_is_stdout(settings->json_path)) {
+    if (!flw_output_is_stdout(settings->json_path)) {
         FILE *out = flw_terminal_open(false);
         flw_job_print_text(job, out);
         flw_terminal_close(out);
@@ -345,27 +333,24 @@ static int run_merge(int argc, char **argv)
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
-    if (optind == argc || (settings.writes_lines && settings.json_path != NULL)) {
-        flw_complain(optind == argc
-                         ? "report merge needs files that fallow report --json-lines wrote"
-                         : "--json and --json-lines exclude each other: use one of them");
-        return FLW_EXIT_USAGE;
+    if (optind == argc) {
+        return flw_refuse(FLW_EXIT_USAGE,
+                          "report merge needs files that fallow report --json-lines wrote");
     }
-    bool has_file = settings.json_path != NULL && !flw_report_is_stdout(settings.json_path);
-    for (int i = optind; has_file && i < argc; i++) {
-        if (flw_is_same_file(settings.json_path, flw_input_place(argv[i]))) {
-            flw_complain("--json %s is a file of records; name another file", settings.json_path);
-            return FLW_EXIT_USAGE;
-        }
+    if (settings.writes_lines && settings.json_path != NULL) {
+        return flw_refuse(FLW_EXIT_USAGE,
+                          "--json and --json-lines exclude each other: use one of them");
+    }
+    code = flw_draft_check(settings.json_path, argv + optind, argc - optind, "a file of records");
+    if (code != FLW_EXIT_OK) {
+        return code;
     }
     struct flw_job job = {.limit_bytes = settings.limit_bytes};
-    bool is_done = !has_file || flw_output_is_possible(settings.json_path, message);
+    bool is_done = true;
     for (int i = optind; is_done && i < argc; i++) {
-        is_done = flw_rank_read(argv[i], take_record, &job, message);
+        is_done = flw_rank_read(argv[i], take_record, &job, message) || flw_complain("%s", message);
     }
-    if (!is_done) {
-        flw_complain("%s", message);
-    } else {
+    if (is_done) {
         flw_job_settle(&job);
         is_done = write_merged(&settings, &job);
     }
@@ -381,9 +366,9 @@ int flw_command_report_page(int argc, char **argv, const char *view_help, const 
         options.outputs[FLW_REPORT_HTML] = *page;
     }
     *page = code == FLW_OPTIONS_READ ? options.outputs[FLW_REPORT_HTML] : NULL;
-    if (*page != NULL && flw_report_is_stdout(*page)) {
-        flw_complain("--html - writes to standard output; fallow view needs a file");
-        code = FLW_EXIT_USAGE;
+    if (*page != NULL && flw_output_is_stdout(*page)) {
+        code = flw_refuse(FLW_EXIT_USAGE,
+                          "--html - writes to standard output; fallow view needs a file");
     }
     code = code == FLW_OPTIONS_READ ? flw_report_work(&options) : code;
     flw_owner_rule_finish(&options.rule);

@@ -45,17 +45,12 @@ struct flw_report_options {
     bool times, shows_times, is_ascii;
 };
 
-static inline bool flw_report_is_stdout(const char *path)
-{
-    return path != NULL && flw_output_is_stdout(path);
-}
-
 /* Return how many outputs are standard output. If none is, the text for the screen is printed there. */
 static inline int flw_report_stdout_count(const struct flw_report_options *options)
 {
     int count = 0;
     for (size_t i = 0; i < FLW_REPORT_OUTPUTS; i++) {
-        count += flw_report_is_stdout(options->outputs[i]);
+        count += flw_output_is_stdout(options->outputs[i]);
     }
     return count;
 }
