@@ -23,149 +23,224 @@
 _Static_assert(FLW_SHEET_OWNERS == 200 && FLW_RANK_STEPS == 200, "as the messages say");
 _Static_assert(FLW_TRACE_MESSAGE_BYTES <= FLW_RANK_MESSAGE_BYTES, "the input's message fits");
 
+#define MOST_ITEMS 200
 #define MOST_BYTES (UINT64_C(1) << 48) /* of a rank: 65,535 ranks can be added up */
 
 /* ---- fields of a record ---- */
 
-enum kind {
-    END, /* of the fields */
-    NUMBER,
-    TEXT,
-    BOOL,
-    OBJECT,
-    LIST
+typedef const struct flw_json_node *node;
+
+static const struct flw_json_node none = {.kind = FLW_JSON_FAILED, .key = "", .text = ""};
+
+/* A record that is written, or else read. Each function below does both with a part of the record. */
+struct form {
+    struct flw_json_writer *out; /* NULL: the record is read */
+    struct flw_input input;      /* keeps the first error */
+    struct flw_json json;
+    struct flw_json_tree tree;
+    node object, item; /* that are read */
 };
 
-struct field {
-    const char *key; /* NULL in an item that is written as a list */
-    enum kind kind;
-    size_t offset, room;        /* offset in the structure; size of a text */
-    const struct field *fields; /* of the object, or of an item of the list */
-    const struct list *list;
-};
-
-struct list {
-    size_t count_offset, item_bytes, most;
-    const char *wrong, *too_many; /* messages */
-};
-
-#define AT(type, member) .offset = offsetof(struct type, member)
-#define NUMBER_OF(type, member)                          \
-    {                                                    \
-        .key = #member, .kind = NUMBER, AT(type, member) \
-    }
-#define TEXT_OF(type, member)                           \
-    {                                                   \
-        .key = #member, .kind = TEXT, AT(type, member), \
-        .room = sizeof((struct type *)NULL)->member     \
-    }
-
-static const struct field owner_fields[] = {
-    {.key = "owner", .kind = TEXT, AT(flw_sheet_owner, name), .room = FLW_RANK_NAME_BYTES},
-    NUMBER_OF(flw_sheet_owner, bytes),
-    {.key = "blocks", .kind = NUMBER, AT(flw_sheet_owner, count)},
-    {.kind = END}};
-
-static const struct list owner_list = {.count_offset =
-                                           offsetof(struct flw_sheet_holding, owner_count),
-                                       .item_bytes = sizeof(struct flw_sheet_owner),
-                                       .most = FLW_SHEET_OWNERS,
-                                       .wrong = "owners are no list",
-                                       .too_many = "a moment has more than 200 owners"};
-
-static const struct field moment_fields[] = {
-    NUMBER_OF(flw_sheet_holding, bytes),
-    {.key = "blocks", .kind = NUMBER, AT(flw_sheet_holding, count)},
-    NUMBER_OF(flw_sheet_holding, rest_bytes),
-    {.key = "rest_blocks", .kind = NUMBER, AT(flw_sheet_holding, rest_count)},
-    {.key = "owners",
-     .kind = LIST,
-     AT(flw_sheet_holding, owners),
-     .fields = owner_fields,
-     .list = &owner_list},
-    {.kind = END}};
-
-static const struct field step_fields[] = {{.kind = NUMBER, AT(flw_rank_step, time_ns)},
-                                           {.kind = NUMBER, AT(flw_rank_step, bytes)},
-                                           {.kind = END}};
-
-static const struct list step_list = {.count_offset = offsetof(struct flw_rank, step_count),
-                                      .item_bytes = sizeof(struct flw_rank_step),
-                                      .most = FLW_RANK_STEPS,
-                                      .wrong = "what is held is no list",
-                                      .too_many = "held has more than 200 steps"};
-
-static const struct field rank_fields[] = {
-    NUMBER_OF(flw_rank, rank),
-    TEXT_OF(flw_rank, title),
-    NUMBER_OF(flw_rank, device),
-    TEXT_OF(flw_rank, rule),
-    {.key = "has_code", .kind = BOOL, AT(flw_rank, has_code)},
-    NUMBER_OF(flw_rank, events),
-    NUMBER_OF(flw_rank, begin_ns),
-    NUMBER_OF(flw_rank, span_ns),
-    NUMBER_OF(flw_rank, limit_bytes),
-    {.key = "held_is_reserved", .kind = BOOL, AT(flw_rank, is_reserved)},
-    NUMBER_OF(flw_rank, peak_held_bytes),
-    NUMBER_OF(flw_rank, peak_requested_bytes),
-    {.key = "at_peak", .kind = OBJECT, AT(flw_rank, at_peak), .fields = moment_fields},
-    NUMBER_OF(flw_rank, oom_count),
-    NUMBER_OF(flw_rank, oom_ns),
-    NUMBER_OF(flw_rank, asked_bytes),
-    NUMBER_OF(flw_rank, free_bytes),
-    NUMBER_OF(flw_rank, oom_held_bytes),
-    TEXT_OF(flw_rank, asked_by),
-    {.key = "at_oom", .kind = OBJECT, AT(flw_rank, at_oom), .fields = moment_fields},
-    {.key = "held", .kind = LIST, AT(flw_rank, steps), .fields = step_fields, .list = &step_list},
-    {.kind = END}};
-
-/* ---- writing ---- */
-
-static void write_fields(struct flw_json_writer *out, const struct field *fields,
-                         const void *structure);
-
-static void write_list(struct flw_json_writer *out, const struct field *field, const char *items,
-                       size_t count)
+/* Fail with the sentence unless `is_right`. Returns is_right. */
+static bool expect(struct form *form, bool is_right, node at, const char *wrong)
 {
-    bool is_keyed = field->fields->key != NULL;
-    flw_json_begin(out, field->key, '[');
-    for (size_t i = 0; i < count; i++) {
-        flw_json_begin(out, NULL, is_keyed ? '{' : '[');
-        write_fields(out, field->fields, items + i * field->list->item_bytes);
-        flw_json_end(out, is_keyed ? '}' : ']');
-    }
-    flw_json_end(out, ']');
+    return is_right || flw_input_fail(&form->input, at->offset,
+                                      "%s; it is no record of fallow report --json-lines", wrong);
 }
 
-static void write_fields(struct flw_json_writer *out, const struct field *fields,
-                         const void *structure)
+/* Find the only member of that name of the object; NULL: the item of the list. */
+static node find(struct form *form, const char *key)
 {
-    for (const struct field *field = fields; field->kind != END; field++) {
-        const void *member = (const char *)structure + field->offset;
-        switch (field->kind) {
-        case NUMBER:
-            flw_json_count(out, field->key, *(const uint64_t *)member);
-            break;
-        case TEXT:
-            flw_json_text(out, field->key, member);
-            break;
-        case BOOL:
-            flw_json_bool(out, field->key, *(const bool *)member);
-            break;
-        case OBJECT:
-            flw_json_begin(out, field->key, '{');
-            write_fields(out, field->fields, member);
-            flw_json_end(out, '}');
-            break;
-        case LIST:
-            write_list(out, field, *(char *const *)member,
-                       *(const size_t *)(const void *)((const char *)structure +
-                                                       field->list->count_offset));
-            break;
-        case END:
-            break;
+    node found = &none;
+    if (key == NULL) {
+        return form->item;
+    }
+    for (node at = form->object->child; at != NULL; at = at->next) {
+        if (strcmp(at->key, key) == 0) {
+            expect(form, found->kind == FLW_JSON_FAILED, at, "something is said twice");
+            found = at;
         }
     }
+    expect(form, found->kind != FLW_JSON_FAILED, form->object, "something is missing");
+    return found;
+}
+
+static uint64_t read_number(struct form *form, node at)
+{
+    const char *text = at->text;
+    char *end = NULL;
+    if (at->kind == FLW_JSON_LITERAL && strcmp(text, "null") == 0) {
+        return FLW_UNKNOWN;
+    }
+    if (!expect(form, at->kind == FLW_JSON_NUMBER, at, "a number is missing")) {
+        return 0;
+    }
+    errno = 0;
+    uint64_t number = strtoull(text, &end, 10);
+    expect(form, *end == '\0' && text[0] != '-', at, "a number is not whole");
+    expect(form, errno == 0 && number <= FLW_RANK_MOST_NUMBER, at, "a number is above 2^62");
+    return number;
+}
+
+static void pass_number(struct form *form, const char *key, uint64_t *value)
+{
+    if (form->out != NULL) {
+        flw_json_count(form->out, key, *value);
+    } else {
+        *value = read_number(form, find(form, key));
+    }
+}
+
+static void pass_text(struct form *form, const char *key, char *value, size_t room)
+{
+    if (form->out != NULL) {
+        flw_json_text(form->out, key, value);
+        return;
+    }
+    node at = find(form, key);
+    if (expect(form, at->kind == FLW_JSON_STRING, at, "a text is missing")) {
+        snprintf(value, room, "%s", at->text);
+    }
+}
+
+static void pass_bool(struct form *form, const char *key, bool *value)
+{
+    if (form->out != NULL) {
+        flw_json_bool(form->out, key, *value);
+        return;
+    }
+    node at = find(form, key);
+    *value = strcmp(at->text, "true") == 0;
+    expect(form, at->kind == FLW_JSON_LITERAL && strcmp(at->text, "null") != 0, at,
+           "true or false is missing");
+}
+
+typedef void (*pass)(struct form *form, void *structure);
+
+static void pass_object(struct form *form, const char *key, pass pass_members, void *structure)
+{
+    if (form->out != NULL) {
+        flw_json_begin(form->out, key, '{');
+        pass_members(form, structure);
+        flw_json_end(form->out, '}');
+        return;
+    }
+    node outer = form->object;
+    form->object = find(form, key);
+    if (expect(form, form->object->kind == FLW_JSON_OBJECT, form->object, "an object is missing")) {
+        pass_members(form, structure);
+    }
+    form->object = outer;
+}
+
+/* The items of a list are an array of `count` structures of `bytes`. */
+struct list {
+    void *items;
+    size_t count, bytes;
+    const char *wrong, *too_many;
+};
+
+static void pass_list(struct form *form, const char *key, pass pass_item, struct list *list)
+{
+    size_t capacity = 0;
+    if (form->out != NULL) {
+        flw_json_begin(form->out, key, '[');
+        for (size_t i = 0; i < list->count; i++) {
+            pass_item(form, (char *)list->items + i * list->bytes);
+        }
+        flw_json_end(form->out, ']');
+        return;
+    }
+    node list_node = find(form, key);
+    expect(form, list_node->kind == FLW_JSON_ARRAY, list_node, list->wrong);
+    for (node at = list_node->child; at != NULL; at = at->next) {
+        if (expect(form, list->count < MOST_ITEMS, at, list->too_many)) {
+            list->items = flw_host_grow(list->items, &capacity, list->count + 1, list->bytes);
+            form->item = at;
+            pass_item(form, (char *)list->items + list->count++ * list->bytes);
+        }
+    }
+}
+
+static void pass_owner_members(struct form *form, void *structure)
+{
+    struct flw_sheet_owner *owner = structure;
+    pass_text(form, "owner", owner->name, sizeof owner->name);
+    pass_number(form, "bytes", &owner->bytes);
+    pass_number(form, "blocks", &owner->count);
+}
+
+static void pass_owner(struct form *form, void *owner)
+{
+    pass_object(form, NULL, pass_owner_members, owner);
+}
+
+static void pass_moment(struct form *form, void *structure)
+{
+    struct flw_sheet_holding *moment = structure;
+    struct list list = {.items = moment->owners,
+                        .count = moment->owner_count,
+                        .bytes = sizeof *moment->owners,
+                        .wrong = "owners are no list",
+                        .too_many = "a moment has more than 200 owners"};
+    pass_number(form, "bytes", &moment->bytes);
+    pass_number(form, "blocks", &moment->count);
+    pass_number(form, "rest_bytes", &moment->rest_bytes);
+    pass_number(form, "rest_blocks", &moment->rest_count);
+    pass_list(form, "owners", pass_owner, &list);
+    moment->owners = list.items;
+    moment->owner_count = list.count;
+}
+
+/* Pass a step as [ns, bytes]. */
+static void pass_step(struct form *form, void *structure)
+{
+    struct flw_rank_step *step = structure;
+    if (form->out != NULL) {
+        flw_json_begin(form->out, NULL, '[');
+        flw_json_number(form->out, NULL, step->time_ns);
+        flw_json_number(form->out, NULL, step->bytes);
+        flw_json_end(form->out, ']');
+        return;
+    }
+    node pair = form->item, time = pair->child, bytes = time == NULL ? NULL : time->next;
+    if (expect(form, pair->kind == FLW_JSON_ARRAY && bytes != NULL && bytes->next == NULL, pair,
+               "a step is no pair")) {
+        *step = (struct flw_rank_step){read_number(form, time), read_number(form, bytes)};
+    }
+}
+
+static void pass_rank(struct form *form, void *structure)
+{
+    struct flw_rank *rank = structure;
+    struct list list = {.items = rank->steps,
+                        .count = rank->step_count,
+                        .bytes = sizeof *rank->steps,
+                        .wrong = "what is held is no list",
+                        .too_many = "held has more than 200 steps"};
+    pass_number(form, "rank", &rank->rank);
+    pass_text(form, "title", rank->title, sizeof rank->title);
+    pass_number(form, "device", &rank->device);
+    pass_text(form, "rule", rank->rule, sizeof rank->rule);
+    pass_bool(form, "has_code", &rank->has_code);
+    pass_number(form, "events", &rank->events);
+    pass_number(form, "begin_ns", &rank->begin_ns);
+    pass_number(form, "span_ns", &rank->span_ns);
+    pass_number(form, "limit_bytes", &rank->limit_bytes);
+    pass_bool(form, "held_is_reserved", &rank->is_reserved);
+    pass_number(form, "peak_held_bytes", &rank->peak_held_bytes);
+    pass_number(form, "peak_requested_bytes", &rank->peak_requested_bytes);
+    pass_object(form, "at_peak", pass_moment, &rank->at_peak);
+    pass_number(form, "oom_count", &rank->oom_count);
+    pass_number(form, "oom_ns", &rank->oom_ns);
+    pass_number(form, "asked_bytes", &rank->asked_bytes);
+    pass_number(form, "free_bytes", &rank->free_bytes);
+    pass_number(form, "oom_held_bytes", &rank->oom_held_bytes);
+    pass_text(form, "asked_by", rank->asked_by, sizeof rank->asked_by);
+    pass_object(form, "at_oom", pass_moment, &rank->at_oom);
+    pass_list(form, "held", pass_step, &list);
+    rank->steps = list.items;
+    rank->step_count = list.count;
 }
 
 static void write_line(struct flw_rank *rank)
@@ -173,9 +248,10 @@ static void write_line(struct flw_rank *rank)
     struct flw_draft draft;
     flw_draft_begin(&draft, "");
     struct flw_json_writer writer = {.file = draft.file};
+    struct form form = {.out = &writer};
     flw_json_begin(&writer, NULL, '{');
     flw_json_number(&writer, "fallow_rank", FLW_RANK_SCHEMA);
-    write_fields(&writer, rank_fields, rank);
+    pass_rank(&form, rank);
     flw_json_end(&writer, '}');
     if (!flw_draft_end(&draft, true, NULL)) {
         flw_host_refuse(1, draft.length);
@@ -335,122 +411,8 @@ void flw_rank_finish(struct flw_rank *rank)
 
 /* ---- reading ---- */
 
-typedef const struct flw_json_node *node;
-
-/* The input keeps the first error. */
-struct reader {
-    struct flw_input input;
-    struct flw_json json;
-    struct flw_json_tree tree;
-};
-
-/* Fail with the sentence unless `is_right`. Returns is_right. `at` NULL: the beginning of the file. */
-static bool expect(struct reader *reader, bool is_right, node at, const char *wrong)
-{
-    return is_right || flw_input_fail(&reader->input, at == NULL ? 0 : at->offset,
-                                      "%s; it is no record of fallow report --json-lines", wrong);
-}
-
-static uint64_t read_number(struct reader *reader, node at)
-{
-    const char *text = at->text;
-    char *end = NULL;
-    if (at->kind == FLW_JSON_LITERAL && strcmp(text, "null") == 0) {
-        return FLW_UNKNOWN;
-    }
-    if (!expect(reader, at->kind == FLW_JSON_NUMBER, at, "a number is missing")) {
-        return 0;
-    }
-    errno = 0;
-    uint64_t number = strtoull(text, &end, 10);
-    expect(reader, *end == '\0' && text[0] != '-', at, "a number is not whole");
-    expect(reader, errno == 0 && number <= FLW_RANK_MOST_NUMBER, at, "a number is above 2^62");
-    return number;
-}
-
-static void read_fields(struct reader *reader, node object, const struct field *fields,
-                        void *structure);
-
-/* Read the two numbers of a step. */
-static void read_pair(struct reader *reader, node pair, const struct field *fields, char *item)
-{
-    node first = pair->child, second = first == NULL ? NULL : first->next;
-    if (expect(reader, pair->kind == FLW_JSON_ARRAY && second != NULL && second->next == NULL, pair,
-               "a step is no pair")) {
-        *(uint64_t *)(void *)(item + fields[0].offset) = read_number(reader, first);
-        *(uint64_t *)(void *)(item + fields[1].offset) = read_number(reader, second);
-    }
-}
-
-static void read_list(struct reader *reader, node list, const struct field *field, char *structure)
-{
-    size_t capacity = 0, *count = (size_t *)(void *)(structure + field->list->count_offset);
-    char **items = (char **)(void *)(structure + field->offset);
-    if (!expect(reader, list->kind == FLW_JSON_ARRAY, list, field->list->wrong)) {
-        return;
-    }
-    for (node at = list->child; at != NULL; at = at->next) {
-        if (!expect(reader, *count < field->list->most, at, field->list->too_many)) {
-            return;
-        }
-        *items = flw_host_grow(*items, &capacity, *count + 1, field->list->item_bytes);
-        char *item = *items + (*count)++ * field->list->item_bytes;
-        if (field->fields->key == NULL) {
-            read_pair(reader, at, field->fields, item);
-        } else {
-            read_fields(reader, at, field->fields, item);
-        }
-    }
-}
-
-static void read_field(struct reader *reader, node at, const struct field *field, char *structure)
-{
-    void *member = structure + field->offset;
-    const char *text = at->text;
-    switch (field->kind) {
-    case NUMBER:
-        *(uint64_t *)member = read_number(reader, at);
-        break;
-    case TEXT:
-        snprintf(member, field->room, "%s", text);
-        expect(reader, at->kind == FLW_JSON_STRING, at, "a text is missing");
-        break;
-    case BOOL:
-        *(bool *)member = strcmp(text, "true") == 0;
-        expect(reader, at->kind == FLW_JSON_LITERAL && strcmp(text, "null") != 0, at,
-               "true or false is missing");
-        break;
-    case OBJECT:
-        read_fields(reader, at, field->fields, member);
-        break;
-    case LIST:
-        read_list(reader, at, field, structure);
-        break;
-    case END:
-        break;
-    }
-}
-
-/* Read each field once, in any order, and skip unknown members. */
-static void read_fields(struct reader *reader, node object, const struct field *fields,
-                        void *structure)
-{
-    bool is_object =
-        expect(reader, object->kind == FLW_JSON_OBJECT, object, "an object is missing");
-    for (const struct field *field = fields; is_object && field->kind != END; field++) {
-        size_t count = 0;
-        for (node at = object->child; at != NULL; at = at->next) {
-            if (strcmp(at->key, field->key) == 0 &&
-                expect(reader, count++ == 0, at, "something is said twice")) {
-                read_field(reader, at, field, structure);
-            }
-        }
-        expect(reader, count != 0, object, "something is missing");
-    }
-}
-
 /* Check the sums of a moment. */
-static void check_moment(struct reader *reader, node root, const struct flw_sheet_holding *moment)
+static void check_moment(struct form *form, node root, const struct flw_sheet_holding *moment)
 {
     uint64_t bytes = moment->rest_bytes, blocks = moment->rest_count;
     bool overflows = moment->bytes == FLW_UNKNOWN || moment->count == FLW_UNKNOWN;
@@ -463,57 +425,57 @@ static void check_moment(struct reader *reader, node root, const struct flw_shee
             is_twice |= strcmp(moment->owners[other].name, owner->name) == 0;
         }
     }
-    expect(reader, !is_twice, root, "an owner is there twice");
-    expect(reader, !overflows && bytes == moment->bytes && blocks == moment->count, root,
+    expect(form, !is_twice, root, "an owner is there twice");
+    expect(form, !overflows && bytes == moment->bytes && blocks == moment->count, root,
            "its sums are wrong");
-    expect(reader, bytes <= MOST_BYTES, root, "a moment has more than 256 TiB");
+    expect(form, bytes <= MOST_BYTES, root, "a moment has more than 256 TiB");
 }
 
-static void check(struct reader *reader, node root, const struct flw_rank *rank)
+static void check(struct form *form, node root, const struct flw_rank *rank)
 {
     bool is_known = rank->device != FLW_UNKNOWN && rank->span_ns != FLW_UNKNOWN &&
                     rank->oom_count != FLW_UNKNOWN && rank->peak_held_bytes != FLW_UNKNOWN &&
                     rank->peak_requested_bytes != FLW_UNKNOWN;
-    expect(reader, is_known, root, "a number is null that cannot be unknown");
-    expect(reader, rank->limit_bytes != 0, root, "limit_bytes is 0");
+    expect(form, is_known, root, "a number is null that cannot be unknown");
+    expect(form, rank->limit_bytes != 0, root, "limit_bytes is 0");
     for (size_t i = 0; i < rank->step_count; i++) {
         const struct flw_rank_step *step = &rank->steps[i];
-        expect(reader,
-               step->time_ns <= rank->span_ns && (i == 0 || step[-1].time_ns < step->time_ns), root,
-               "the times of held do not ascend to span_ns");
-        expect(reader, step->bytes <= rank->peak_held_bytes, root,
+        expect(form, step->time_ns <= rank->span_ns && (i == 0 || step[-1].time_ns < step->time_ns),
+               root, "the times of held do not ascend to span_ns");
+        expect(form, step->bytes <= rank->peak_held_bytes, root,
                "more is held than peak_held_bytes");
     }
-    check_moment(reader, root, &rank->at_peak);
-    check_moment(reader, root, &rank->at_oom);
+    check_moment(form, root, &rank->at_peak);
+    check_moment(form, root, &rank->at_oom);
 }
 
 /* Read a record; the first member is the schema. */
-static void read_record(struct reader *reader, struct flw_rank *rank)
+static void read_record(struct form *form, struct flw_rank *rank)
 {
-    if (!flw_json_tree_read(&reader->tree, &reader->json)) {
+    if (!flw_json_tree_read(&form->tree, &form->json)) {
         return;
     }
-    node root = reader->tree.root, first = root->child;
-    if (!expect(reader, first != NULL && strcmp(first->key, "fallow_rank") == 0, root,
+    node root = form->tree.root, first = root->child;
+    if (!expect(form, first != NULL && strcmp(first->key, "fallow_rank") == 0, root,
                 "it does not begin with fallow_rank")) {
         return;
     }
-    if (read_number(reader, first) != FLW_RANK_SCHEMA) {
-        flw_input_fail(&reader->input, first->offset,
+    if (read_number(form, first) != FLW_RANK_SCHEMA) {
+        flw_input_fail(&form->input, first->offset,
                        "a record of schema %s, and this fallow reads %d; write it anew",
                        first->text, FLW_RANK_SCHEMA);
     } else {
-        read_fields(reader, root, rank_fields, rank);
-        check(reader, root, rank);
+        form->object = root;
+        pass_rank(form, rank);
+        check(form, root, rank);
     }
 }
 
 bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank *rank),
                    void *context, char *message)
 {
-    struct reader *reader = flw_host_alloc(1, sizeof *reader);
-    struct flw_input *input = &reader->input;
+    struct form *form = flw_host_alloc(1, sizeof *form);
+    struct flw_input *input = &form->input;
     size_t count = 0;
     message[0] = '\0';
     bool is_open = flw_input_open(input, flw_input_place(path), message);
@@ -523,10 +485,9 @@ bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank
             input->at++;
             continue;
         }
-        reader->json =
-            (struct flw_json){.input = input}; /* each record is a JSON value of its own */
-        if (expect(reader, *input->at == '{', NULL, "it is no object")) {
-            read_record(reader, &rank);
+        form->json = (struct flw_json){.input = input}; /* each record is a JSON value of its own */
+        if (expect(form, *input->at == '{', &none, "it is no object")) {
+            read_record(form, &rank);
         }
         if (input->failed) {
             flw_rank_finish(&rank);
@@ -536,11 +497,11 @@ bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank
             count++;
         }
     }
-    bool is_read = is_open && !input->failed && expect(reader, count > 0, NULL, "it is empty");
+    bool is_read = is_open && !input->failed && expect(form, count > 0, &none, "it is empty");
     if (is_open) {
         flw_input_close(input);
     }
-    flw_json_tree_finish(&reader->tree);
-    flw_host_free(reader);
+    flw_json_tree_finish(&form->tree);
+    flw_host_free(form);
     return is_read;
 }
