@@ -64,14 +64,10 @@ static int finish(int code)
     return !flw_flush_output() && code == FLW_EXIT_OK ? FLW_EXIT_FAILED : code;
 }
 
-static void complain_of_option(const char *option)
+static const char *option_name(size_t index)
 {
-    struct flw_guess guess = {.word = option, .length = strlen(option)};
-    char hint[FLW_GUESS_BYTES];
-    flw_guess_offer(&guess, "--help");
-    flw_guess_offer(&guess, "--version");
-    flw_complain("there is no option '%s'%ssee fallow --help", option,
-                 flw_guess_say(&guess, "", hint));
+    static const char *const names[] = {"--help", "--version", NULL};
+    return names[index];
 }
 
 /* Does `--` stand between a subcommand and its verb? No option has come that it could end. */
@@ -114,7 +110,7 @@ int main(int argc, char **argv)
         return finish(FLW_EXIT_OK);
     }
     if (argv[1][0] == '-') {
-        complain_of_option(argv[1]);
+        (void)flw_choose(argv[1], option_name, "there is no option", "see fallow --help");
         return FLW_EXIT_USAGE;
     }
 #if !defined(FLW_HAS_BENCH)

@@ -47,19 +47,15 @@ static const char *word_of(const struct flw_subcommand *subcommand, size_t i)
     return subcommand->get_word == NULL ? NULL : subcommand->get_word(i);
 }
 
+static const char *subcommand_name(size_t index)
+{
+    return flw_subcommands[index].name;
+}
+
 const struct flw_subcommand *flw_subcommand_find(const char *name)
 {
-    struct flw_guess guess = {.word = name, .length = strlen(name)};
-    char hint[FLW_GUESS_BYTES];
-    for (const struct flw_subcommand *one = flw_subcommands; one->name != NULL; one++) {
-        if (strcmp(name, one->name) == 0) {
-            return one;
-        }
-        flw_guess_offer(&guess, one->name);
-    }
-    flw_complain("there is no subcommand '%s'%ssee fallow --help", name,
-                 flw_guess_say(&guess, "", hint));
-    return NULL;
+    size_t index = flw_choose(name, subcommand_name, "there is no subcommand", "see fallow --help");
+    return index == SIZE_MAX ? NULL : &flw_subcommands[index];
 }
 
 static bool has_word(const struct flw_subcommand *subcommand, const char *word)
