@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the command line of `fallow doctor`, the order of the examination, how findings are printed, and properties of
- * the host: membarrier(2), address space, overcommit, and the GPUs that the kernels were built for.
+ * Owns: the command line of `fallow doctor`, the order of the examination, and properties of the host: membarrier(2), address
+ * space, overcommit, and the GPUs that the kernels were built for.
  */
 #include "doctor/doctor.h"
 
 #include "common/command.h"
-#include "common/figures.h"
 #include "common/machine.h"
 #include "common/options.h"
 #include "common/terminal.h"
@@ -18,7 +17,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <linux/membarrier.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,110 +40,6 @@ static const char help[] =
     "--driver names it); 1: it cannot, and the last lines give the reason; 2: the command line is wrong\n"
     "\n"
     "example: fallow doctor --device sim\n";
-
-/* ---- findings and advice ---- */
-
-void flw_doctor_begin(struct flw_doctor *doctor, const char *section)
-{
-    snprintf(doctor->section, sizeof doctor->section, "%s", section);
-}
-
-static void end_section(struct flw_doctor *doctor)
-{
-    if (doctor->has_section) {
-        flw_json_end(&doctor->json, '}');
-        doctor->json.line = "";
-    }
-}
-
-/* Print the heading of a new section, and the key of a line of text. */
-static void begin_finding(struct flw_doctor *doctor, const char *key)
-{
-    FILE *out = doctor->json.file;
-    if (doctor->section[0] != '\0' && doctor->is_json) {
-        end_section(doctor);
-        flw_json_begin(&doctor->json, doctor->section, '{');
-    } else if (doctor->section[0] != '\0') {
-        fprintf(out, "%s%s\n", doctor->has_section ? "\n" : "", doctor->section);
-    }
-    doctor->has_section = true;
-    doctor->section[0] = '\0';
-    if (!doctor->is_json) {
-        fprintf(out, "  %-34s ", key);
-    }
-}
-
-static void print_text(struct flw_doctor *doctor, const char *key, const char *text)
-{
-    begin_finding(doctor, key);
-    if (doctor->is_json) {
-        flw_json_text(&doctor->json, key, text);
-    } else {
-        fprintf(doctor->json.file, "%s\n", text);
-    }
-}
-
-void flw_doctor_text(struct flw_doctor *doctor, const char *key, const char *format, ...)
-{
-    char text[FLW_DOCTOR_TEXT_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    print_text(doctor, key, text);
-}
-
-void flw_doctor_number(struct flw_doctor *doctor, const char *key, enum flw_doctor_kind kind,
-                       uint64_t number)
-{
-    char text[FLW_FIGURE_BYTES];
-    if (doctor->is_json) {
-        begin_finding(doctor, key);
-        if (kind == FLW_DOCTOR_BOOL) {
-            flw_json_bool(&doctor->json, key, number != 0);
-        } else {
-            flw_json_number(&doctor->json, key, number);
-        }
-        return;
-    }
-    if (kind == FLW_DOCTOR_BYTES) {
-        flw_format_size(number, text);
-    } else if (kind == FLW_DOCTOR_NS) {
-        snprintf(text, sizeof text, "%10.2f us", (double)number / 1000);
-    } else if (kind == FLW_DOCTOR_COUNT) {
-        snprintf(text, sizeof text, "%" PRIu64, number);
-    }
-    print_text(doctor, key, kind != FLW_DOCTOR_BOOL ? text : number != 0 ? "yes" : "no");
-}
-
-void flw_doctor_advise(struct flw_doctor *doctor, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    FLW_HOST_GROW(doctor->advice, doctor->advice_capacity, doctor->advice_count + 1);
-    vsnprintf(doctor->advice[doctor->advice_count++], sizeof *doctor->advice, format, arguments);
-    va_end(arguments);
-}
-
-static void print_advice(struct flw_doctor *doctor)
-{
-    FILE *out = doctor->json.file;
-    if (doctor->is_json) {
-        end_section(doctor);
-        flw_json_begin(&doctor->json, "advice", '[');
-    } else {
-        fprintf(out, "\nwhat to set\n%s",
-                doctor->advice_count == 0 ? "  nothing: the defaults fit\n" : "");
-    }
-    for (size_t i = 0; i < doctor->advice_count; i++) {
-        if (doctor->is_json) {
-            flw_json_text(&doctor->json, NULL, doctor->advice[i]);
-        } else {
-            fprintf(out, "  - %s\n", doctor->advice[i]);
-        }
-    }
-    fputs(doctor->is_json ? "]}\n" : "", out);
-}
 
 /* ---- the host ---- */
 
@@ -308,7 +202,7 @@ int flw_command_doctor(int argc, char **argv)
         flw_json_begin(&doctor.json, NULL, '{');
     }
     bool is_usable = examine(&doctor, &settings);
-    print_advice(&doctor);
+    flw_doctor_print_advice(&doctor);
     if (!settings.is_json) {
         flw_terminal_close(doctor.json.file);
     }

@@ -50,6 +50,7 @@ void flw_doctor_number(struct flw_doctor *doctor, const char *key, enum flw_doct
 /* Keep one line of advice: it names a problem and the remedy. */
 void flw_doctor_advise(struct flw_doctor *doctor, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void flw_doctor_print_advice(struct flw_doctor *doctor);
 /* Return true for CUDA_SUCCESS; else keep advice about the failed call. `remedy` NULL: look at nvidia-smi. */
 bool flw_doctor_check(struct flw_doctor *doctor, CUresult result, const char *call,
                       const char *remedy);

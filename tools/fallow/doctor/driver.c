@@ -11,17 +11,6 @@
 #include "fallow/fallow.h"
 #include "fallow/simcuda.h"
 
-bool flw_doctor_check(struct flw_doctor *doctor, CUresult result, const char *call,
-                      const char *remedy)
-{
-    if (result != CUDA_SUCCESS) {
-        flw_doctor_advise(doctor, "%.*s failed with %s: %s", (int)strcspn(call, "_"), call,
-                          flw_driver_error_name(&doctor->driver, result),
-                          remedy != NULL ? remedy : "check the device with nvidia-smi");
-    }
-    return result == CUDA_SUCCESS;
-}
-
 /* Return an attribute of a device; 0 if the driver does not know the attribute. */
 static int attribute(const struct flw_doctor *doctor, CUdevice device, CUdevice_attribute which)
 {
@@ -93,13 +82,6 @@ static void see_memory(struct flw_doctor *doctor, CUdevice device)
                           "%zu MiB, or end them",
                           (total - unused) >> 20, doctor->ordinal, unused >> 20);
     }
-}
-
-CUmemAllocationProp flw_doctor_properties(const struct flw_doctor *doctor)
-{
-    return (CUmemAllocationProp){
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = doctor->ordinal}};
 }
 
 static void see_granularity(struct flw_doctor *doctor)

@@ -28,16 +28,17 @@ bool flw_page_write(const struct flw_sheet *sheet, const char *others, FILE *out
 bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             const char *job, FILE *out);
 
-/* ---- between page_data.c and page_heap.c ---- */
+/* ---- of page_heap.c, for page_data.c ---- */
 
 /* Write the members heap, stacks, shapes, blocks, has_all_blocks, owners, frames and streams. */
 void flw_page_write_heap(const struct flw_sheet *sheet, struct flw_json_writer *out);
 
-/* Write a number in base 36. */
-void flw_page_write_36(FILE *out, uint64_t value);
-
-/* Write numbers as a text: rows of `width` numbers, a semicolon between rows, a blank between numbers. */
+/* Write numbers as a text in base 36: rows of `width` numbers, a semicolon between rows, a blank between numbers. */
 void flw_page_write_rows(struct flw_json_writer *out, const char *key, const uint64_t *numbers,
                          size_t count, size_t width);
+
+/* Write a row of numbers, each as the difference from the number before. */
+void flw_page_write_steps(struct flw_json_writer *out, const char *key, const uint64_t *numbers,
+                          size_t count);
 
 #endif

@@ -13,44 +13,6 @@
 #define MARKS     200
 #define LATENCIES 64
 
-void flw_page_write_36(FILE *out, uint64_t value)
-{
-    char digits[16];
-    size_t count = 0;
-    do {
-        digits[count++] = "0123456789abcdefghijklmnopqrstuvwxyz"[value % 36];
-        value /= 36;
-    } while (value != 0);
-    while (count > 0) {
-        putc(digits[--count], out);
-    }
-}
-
-void flw_page_write_rows(struct flw_json_writer *out, const char *key, const uint64_t *numbers,
-                         size_t count, size_t width)
-{
-    flw_json_key(out, key);
-    for (size_t i = 0; i < count; i++) {
-        fputs(i == 0 ? "\"" : i % width == 0 ? ";" : " ", out->file);
-        flw_page_write_36(out->file, numbers[i]);
-    }
-    fputs(count == 0 ? "\"\"" : "\"", out->file);
-}
-
-/* Write a row of numbers, each as the difference from the number before. */
-static void write_steps(struct flw_json_writer *out, const char *key, const uint64_t *numbers,
-                        size_t count)
-{
-    uint64_t last = 0;
-    flw_json_key(out, key);
-    putc('"', out->file);
-    for (size_t i = 0; i < count; last = numbers[i++]) {
-        fputs(i == 0 ? "" : numbers[i] < last ? " -" : " ", out->file);
-        flw_page_write_36(out->file, flw_max(numbers[i], last) - flw_min(numbers[i], last));
-    }
-    putc('"', out->file);
-}
-
 /* ---- over time ---- */
 
 struct series {
@@ -82,7 +44,7 @@ static void write_range(const struct series *series, const char *key,
         }
         values[i] = (is_low ? low : high) / series->unit;
     }
-    write_steps(series->out, key, values, series->count);
+    flw_page_write_steps(series->out, key, values, series->count);
 }
 
 static void write_edges(const struct series *series, const char *key, const uint64_t *edges)
@@ -95,7 +57,7 @@ static void write_edges(const struct series *series, const char *key, const uint
     for (size_t i = 0; i <= series->count; i++) {
         values[i] = edges[slice(series, i)] - edges[0];
     }
-    write_steps(series->out, key, values, series->count + 1);
+    flw_page_write_steps(series->out, key, values, series->count + 1);
 }
 
 /* Return the column of the sheet in column i of a picture in which all bands together hold most. */
@@ -132,7 +94,7 @@ static void write_bands(const struct series *series, enum flw_sheet_kind kind)
         for (size_t i = 0; i < series->count; i++) {
             values[i] = band->held_bytes[columns[i]] / series->unit;
         }
-        write_steps(series->out, "held", values, series->count);
+        flw_page_write_steps(series->out, "held", values, series->count);
         flw_json_end(series->out, '}');
     }
     flw_json_end(series->out, ']');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the page's data about blocks: the heaviest with their owners, stacks and addresses, the density of the others,
- * the holes, and the heap at moments.
+ * the holes, and the heap at moments; and how rows of numbers are written.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +22,45 @@
 #define DEPTH        96 /* frames of a stack, the innermost */
 #define NATIVE       24 /* of these, at most so many outside Python: interpreters call themselves */
 #define STACK_BYTES  150000 /* limit of all stacks, and of all names; further stacks are unknown */
+
+/* ---- rows of numbers ---- */
+
+static void write36(FILE *out, uint64_t value)
+{
+    char digits[16];
+    size_t count = 0;
+    do {
+        digits[count++] = "0123456789abcdefghijklmnopqrstuvwxyz"[value % 36];
+        value /= 36;
+    } while (value != 0);
+    while (count > 0) {
+        putc(digits[--count], out);
+    }
+}
+
+void flw_page_write_rows(struct flw_json_writer *out, const char *key, const uint64_t *numbers,
+                         size_t count, size_t width)
+{
+    flw_json_key(out, key);
+    for (size_t i = 0; i < count; i++) {
+        fputs(i == 0 ? "\"" : i % width == 0 ? ";" : " ", out->file);
+        write36(out->file, numbers[i]);
+    }
+    fputs(count == 0 ? "\"\"" : "\"", out->file);
+}
+
+void flw_page_write_steps(struct flw_json_writer *out, const char *key, const uint64_t *numbers,
+                          size_t count)
+{
+    uint64_t last = 0;
+    flw_json_key(out, key);
+    putc('"', out->file);
+    for (size_t i = 0; i < count; last = numbers[i++]) {
+        fputs(i == 0 ? "" : numbers[i] < last ? " -" : " ", out->file);
+        write36(out->file, flw_max(numbers[i], last) - flw_min(numbers[i], last));
+    }
+    putc('"', out->file);
+}
 
 /* ---- blocks, their owners and stacks ---- */
 
@@ -119,7 +158,7 @@ static uint32_t number_stack(struct heap *heap, uint32_t block, FILE *out)
             const char *file = flw_stacks_text(stacks, stacks->frames[frame].file);
             bool is_new = heap->frames.numbers[frame] == 0;
             fputs(count++ != 0 ? " " : heap->stacks.count != 0 ? ";" : "", out);
-            flw_page_write_36(out, number(&heap->frames, frame) - 1);
+            write36(out, number(&heap->frames, frame) - 1);
             heap->stack_bytes += 4;
             heap->name_bytes += is_new ? strlen(function) + strlen(file) + 10 : 0;
         }
