@@ -11,54 +11,139 @@
  */
 #include "trace/formats/rmm.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "trace/io/line.h"
 #include "trace/trace/history.h"
 #include "trace/trace/measure.h"
 
-#define NS_PER_HOUR (UINT64_C(3600) * 1000000000)
-#define NS_PER_DAY  (24 * NS_PER_HOUR)
+#define NS_PER_SECOND UINT64_C(1000000000)
+#define NS_PER_DAY    (24 * 3600 * NS_PER_SECOND)
+#define NO_MEMORY     "no memory to hold the trace"
+#define COLUMN_BYTES  64 /* no column has more, with the final 0 */
 
 /* ---- reading ---- */
 
 struct reader {
     struct flw_line line;
     struct flw_build build;
-    struct flw_history history;
+    char column[COLUMN_BYTES];  /* the last one */
     uint64_t begin_ns, last_ns; /* of the first row and of the latest row */
     uint64_t midnight_ns;       /* midnight of the present day, if times are times of day */
     uint64_t null_count;        /* rows without memory: a null pointer allocated or freed */
     bool has_begun;
 };
 
-static bool fail_row(struct reader *r, const char *what)
+/* Fail with the message unless a condition holds. Only the first failure has an effect. */
+static void check(struct reader *r, bool holds, const char *problem)
 {
-    return flw_line_fail(&r->line, "%s; %zu rows before it were read", what,
-                         r->build.trace->event_count + (size_t)r->null_count);
+    FLW_LINE_CHECK(&r->line, holds, "%s; %zu rows before it were read", problem,
+                   r->build.trace->event_count + (size_t)r->null_count);
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Read the next column up to a comma, without the space around it; a column that cannot be good becomes empty. Returns
+ * false if there is none. An empty column after the last comma counts: `at` passes the end once. */
+static bool take_column(struct reader *r)
+{
+    struct flw_line *line = &r->line;
+    while (line->at < line->end && is_space(*line->at)) {
+        line->at++;
+    }
+    r->column[0] = '\0';
+    if (line->at > line->end) {
+        return false;
+    }
+    const char *comma = memchr(line->at, ',', (size_t)(line->end - line->at));
+    const char *end = comma != NULL ? comma : line->end;
+    size_t count = (size_t)(end - line->at);
+    while (count > 0 && is_space(line->at[count - 1])) {
+        count--;
+    }
+    if (count < COLUMN_BYTES && memchr(line->at, '\0', count) == NULL) {
+        memcpy(r->column, line->at, count);
+        r->column[count] = '\0';
+    }
+    line->at = end + 1;
+    return true;
+}
+
+/* Parse digits. Returns false if there are none, or too many for 64 bits. */
+static bool parse_digits(const char **at, int base, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoull(*at, &end, base);
+    bool is_number = isxdigit((unsigned char)**at) && end > *at && errno == 0;
+    *at = end;
+    return is_number;
+}
+
+/* Read a number: "0x1f" is hexadecimal, "(nil)" is 0, others are in `base`. */
+static uint64_t take_number(struct reader *r, int base, const char *problem)
+{
+    const char *at = r->column;
+    uint64_t number = 0;
+    bool is_read = take_column(r);
+    bool is_hexadecimal = strncasecmp(r->column, "0x", 2) == 0;
+    bool is_number =
+        is_read && (strcmp(r->column, "(nil)") == 0 ||
+                    (parse_digits(&at, is_hexadecimal ? 16 : base, &number) && *at == '\0'));
+    check(r, is_number, problem);
+    return number;
+}
+
+/* Parse "SECONDS[.FRACTION]" or "HOURS:MINUTES:SECONDS[(.|:)FRACTION]" into ns: seconds since any time, or time since
+ * midnight. Digits of the fraction below a ns are dropped. Returns false if it is neither. */
+static bool parse_time(const char *at, bool *out_is_clock, uint64_t *out_ns)
+{
+    static const uint64_t limits[] = {UINT64_MAX, 60, 60}, units[] = {3600, 60, 1};
+    uint64_t seconds = 0, fraction_ns = 0, weight = NS_PER_SECOND, part;
+    bool is_clock = strchr(at, ':') != NULL;
+    for (size_t i = is_clock ? 0 : 2; i < 3; i++) {
+        if (!parse_digits(&at, 10, &part) || (is_clock && part > limits[i]) ||
+            __builtin_mul_overflow(part, units[i], &part) ||
+            __builtin_add_overflow(seconds, part, &seconds) || (i < 2 && *at++ != ':')) {
+            return false;
+        }
+    }
+    if (*at != '\0' && *at != '.' && (*at != ':' || !is_clock)) {
+        return false;
+    }
+    for (at += *at != '\0'; *at >= '0' && *at <= '9'; at++) {
+        weight /= 10;
+        fraction_ns += weight * (uint64_t)(*at - '0');
+    }
+    *out_is_clock = is_clock;
+    return *at == '\0' && !__builtin_mul_overflow(seconds, NS_PER_SECOND, out_ns) &&
+           !__builtin_add_overflow(*out_ns, fraction_ns, out_ns);
 }
 
 /* Read a time. Times of several threads are slightly out of order; the order of the rows is right. A time that falls by
  * half a day has passed midnight. */
-static bool take_time(struct reader *r, uint64_t *out_ns)
+static uint64_t take_time(struct reader *r)
 {
-    struct flw_column column;
-    bool is_clock;
-    uint64_t time_ns;
-    if (!flw_column_take(&r->line, &column) || !flw_column_get_time(&column, &is_clock, &time_ns)) {
-        return fail_row(r, "the time is neither HH:MM:SS.FRACTION nor seconds");
-    }
+    bool is_clock = false, fits = true;
+    uint64_t time_ns = 0;
+    bool is_time = take_column(r) && parse_time(r->column, &is_clock, &time_ns);
+    check(r, is_time, "the time is neither HH:MM:SS.FRACTION nor seconds");
     if (is_clock) {
         if (r->has_begun && time_ns < r->last_ns - r->midnight_ns &&
             r->last_ns - r->midnight_ns - time_ns > NS_PER_DAY / 2) {
             r->midnight_ns += NS_PER_DAY;
         }
-        if (__builtin_add_overflow(time_ns, r->midnight_ns, &time_ns)) {
-            return fail_row(r, "the time is centuries after the first");
-        }
+        fits = !__builtin_add_overflow(time_ns, r->midnight_ns, &time_ns);
+        check(r, fits, "the time is centuries after the first");
     }
     if (!r->has_begun) {
         r->has_begun = true;
@@ -66,55 +151,49 @@ static bool take_time(struct reader *r, uint64_t *out_ns)
         r->last_ns = time_ns;
     }
     r->last_ns = time_ns > r->last_ns ? time_ns : r->last_ns;
-    *out_ns = r->last_ns - r->begin_ns;
-    return true;
+    return r->last_ns - r->begin_ns;
 }
 
-static bool take_action(struct reader *r, uint8_t *out_op)
+static uint8_t take_action(struct reader *r)
 {
-    struct flw_column column;
-    if (!flw_column_take(&r->line, &column)) {
-        return fail_row(r, "there is no action");
+    static const struct {
+        const char *word;
+        uint8_t op;
+    } actions[] = {{"allocate", FLW_TRACE_ALLOC},
+                   {"free", FLW_TRACE_FREE},
+                   {"deallocate", FLW_TRACE_FREE},
+                   {"allocate failure", FLW_TRACE_OOM}};
+    check(r, take_column(r), "there is no action");
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++) {
+        if (strcmp(r->column, actions[i].word) == 0) {
+            return actions[i].op;
+        }
     }
-    if (flw_column_is(&column, "allocate")) {
-        *out_op = FLW_TRACE_ALLOC;
-    } else if (flw_column_is(&column, "free") || flw_column_is(&column, "deallocate")) {
-        *out_op = FLW_TRACE_FREE;
-    } else if (flw_column_is(&column, "allocate failure")) {
-        *out_op = FLW_TRACE_OOM;
-    } else {
-        return fail_row(r, "the action is none of allocate, free, deallocate, allocate failure");
-    }
-    return true;
+    check(r, false, "the action is none of allocate, free, deallocate, allocate failure");
+    return FLW_TRACE_OOM;
 }
 
-static bool take_number(struct reader *r, unsigned base, const char *problem, uint64_t *out)
+static void read_row(struct reader *r)
 {
-    struct flw_column column;
-    return (flw_column_take(&r->line, &column) && flw_column_get_number(&column, base, out)) ||
-           fail_row(r, problem);
-}
-
-static bool take_row(struct reader *r, struct flw_trace_event *event)
-{
-    uint64_t thread = 0;
-    uint64_t stream = 0;
-    struct flw_column none;
-    if (!take_number(r, 10, "the thread is not a number", &thread) ||
-        !take_time(r, &event->time_ns) || !take_action(r, &event->op) ||
-        !take_number(r, 16, "the pointer is not a hexadecimal number", &event->address) ||
-        !take_number(r, 10, "the size is not a number of bytes", &event->size_bytes) ||
-        !take_number(r, 10, "the stream is not a number", &stream)) {
-        return false;
+    struct flw_trace_event event = {.block = UINT32_MAX};
+    take_number(r, 10, "the thread is not a number");
+    event.time_ns = take_time(r);
+    event.op = take_action(r);
+    event.address = take_number(r, 16, "the pointer is not a hexadecimal number");
+    event.size_bytes = take_number(r, 10, "the size is not a number of bytes");
+    uint64_t stream = take_number(r, 10, "the stream is not a number");
+    check(r, !take_column(r), "there are more than six columns");
+    check(r, event.size_bytes <= UINT64_MAX - event.address,
+          "the pointer and the size go beyond 64 bits");
+    check(r, flw_build_add_stream(&r->build, stream, &event.stream),
+          "more than 65535 streams, or the host is out of memory");
+    if (event.op == FLW_TRACE_OOM) {
+        event.address = 0;
+    } else if (event.address == 0) {
+        r->null_count++;
+        return;
     }
-    if (flw_column_take(&r->line, &none)) {
-        return fail_row(r, "there are more than six columns");
-    }
-    if (event->size_bytes > UINT64_MAX - event->address) {
-        return fail_row(r, "the pointer and the size go beyond 64 bits");
-    }
-    return flw_build_add_stream(&r->build, stream, &event->stream) ||
-           fail_row(r, "more than 65535 streams, or the host is out of memory");
+    check(r, flw_build_add_event(&r->build, &event), NO_MEMORY);
 }
 
 static bool is_blank(const struct flw_line *line)
@@ -122,65 +201,57 @@ static bool is_blank(const struct flw_line *line)
     return line->begin == line->end || (*line->begin == '\r' && line->begin + 1 == line->end);
 }
 
-static bool read_row(struct reader *r)
+static void read_rows(struct reader *r)
 {
-    struct flw_trace_event event = {.block = UINT32_MAX};
-    if (is_blank(&r->line)) {
-        return true;
+    if (flw_line_next(&r->line) && (!flw_line_accept(&r->line, FLW_RMM_MAGIC) ||
+                                    (r->line.at != r->line.end && *r->line.at != '\r'))) {
+        flw_line_fail(&r->line, "the header is not " FLW_RMM_MAGIC);
     }
-    if (!take_row(r, &event)) {
-        return false;
-    }
-    if (event.op == FLW_TRACE_OOM) {
-        event.address = 0;
-    } else if (event.address == 0) {
-        r->null_count++;
-        return true;
-    }
-    return flw_build_add_event(&r->build, &event) || fail_row(r, "no memory to hold the trace");
-}
-
-static bool read_all(struct reader *r)
-{
-    static const char notes[] = "origin rmm log\n";
-    if (!flw_line_next(&r->line)) {
-        return false;
-    }
-    if (!flw_line_accept(&r->line, FLW_RMM_MAGIC) ||
-        (r->line.at != r->line.end && *r->line.at != '\r')) {
-        return flw_line_fail(&r->line, "the header is not " FLW_RMM_MAGIC);
-    }
-    while (flw_line_next(&r->line)) {
-        if (!read_row(r)) {
-            return false;
+    while (!r->line.input->failed && flw_line_next(&r->line)) {
+        if (!is_blank(&r->line)) {
+            read_row(r);
         }
     }
-    if (r->line.input->failed) {
-        return false;
-    }
+}
+
+static void finish_trace(struct reader *r)
+{
     struct flw_trace *trace = r->build.trace;
-    char text[96];
-    snprintf(text, sizeof(text), "%srmm_null_pointer_rows %" PRIu64 "\n", notes, r->null_count);
-    trace->notes = strdup(r->null_count > 0 ? text : notes);
-    if (trace->notes == NULL || !flw_history_resolve(&r->history, &r->build)) {
-        return fail_row(r, "no memory to hold the trace");
+    struct flw_history history = {0};
+    char text[96] = "origin rmm log\n";
+    size_t bytes = strlen(text);
+    if (r->null_count > 0) {
+        snprintf(text + bytes, sizeof text - bytes, "rmm_null_pointer_rows %" PRIu64 "\n",
+                 r->null_count);
+    }
+    trace->notes = strdup(text);
+    check(r, trace->notes != NULL && flw_history_resolve(&history, &r->build), NO_MEMORY);
+    flw_history_finish(&history);
+    if (r->line.input->failed) {
+        return;
     }
     trace->has_times = true;
     trace->has_addresses = true;
     const char *wrong = flw_measure_trace(trace);
-    return wrong == NULL || flw_input_fail(r->line.input, 0, "%s", wrong);
+    if (wrong != NULL) {
+        flw_input_fail(r->line.input, 0, "%s", wrong);
+    }
 }
 
 bool flw_rmm_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
     (void)device; /* a file has one device */
     struct reader r = {.line = {.input = input}};
-    bool is_read = flw_build_init(&r.build, input->name, "rmm csv")
-                       ? read_all(&r)
-                       : fail_row(&r, "no memory to hold the trace");
-    flw_build_end(&r.build, is_read, out_trace);
-    flw_history_finish(&r.history);
-    return is_read;
+    if (flw_build_init(&r.build, input->name, "rmm csv")) {
+        read_rows(&r);
+    } else {
+        flw_line_fail(&r.line, NO_MEMORY);
+    }
+    if (!input->failed) {
+        finish_trace(&r);
+    }
+    flw_build_end(&r.build, !input->failed, out_trace);
+    return !input->failed;
 }
 
 /* ---- writing ---- */

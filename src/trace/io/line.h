@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: lines of a text input, the numbers and quoted texts in them, and the columns of foreign formats.
- * Does not: accept two spellings of one value in our own format: a number has no sign and no leading zero, one space
- * separates two columns, every line ends in a newline; a quoted text has the escapes \\ \" \n \t \xHH (two of
- * 0-9, a-f) for controls, 7f, quotes and backslashes only. Foreign formats are read leniently: space around a column
- * and a carriage return at the end of a line are skipped, quotes have no meaning.
+ * Owns: lines of a text input, and the numbers and quoted texts in lines of our own format.
+ * Does not: accept two spellings of one value: a number has no sign and no leading zero, one space separates two
+ * columns, every line ends in a newline; a quoted text has the escapes \\ \" \n \t \xHH (two of 0-9, a-f) for controls,
+ * 7f, quotes and backslashes only.
  */
 #ifndef FLW_TRACE_IO_LINE_H
 #define FLW_TRACE_IO_LINE_H
@@ -48,25 +47,5 @@ size_t flw_line_take_text(struct flw_line *line, char *out, size_t most);
 
 /* Consume `text` and return true if present, else return false. No message. */
 bool flw_line_accept(struct flw_line *line, const char *text);
-
-/* ---- columns of foreign formats ---- */
-
-struct flw_column {
-    const char *text; /* the window's memory, valid until the next line */
-    size_t count;
-};
-
-/* Read the next column up to a comma, which is consumed. Returns false if there is none. */
-bool flw_column_take(struct flw_line *line, struct flw_column *out);
-
-bool flw_column_is(const struct flw_column *column, const char *text);
-
-/* Parse a number: "0x1f" is hexadecimal, "(nil)" is 0, others are in `base`, 10 or 16. Returns false if it is no number
- * of 64 bits. */
-bool flw_column_get_number(const struct flw_column *column, unsigned base, uint64_t *out);
-
-/* Parse "SECONDS[.FRACTION]" or "HOURS:MINUTES:SECONDS[(.|:)FRACTION]" into ns: seconds since any time, or time since
- * midnight. Returns false if it is neither. */
-bool flw_column_get_time(const struct flw_column *column, bool *out_is_clock, uint64_t *out_ns);
 
 #endif
