@@ -4,38 +4,40 @@
  */
 #include "trace/io/json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-static enum flw_json_token fail(struct flw_json *json, const char *what)
+/* Fail because of `c`, the next byte; -1: the text ends. */
+static enum flw_json_token fail(struct flw_json *json, int c, const char *what)
 {
-    flw_input_fail(json->input, flw_input_offset(json->input), "not JSON: %s", what);
-    return FLW_JSON_FAILED;
-}
-
-static enum flw_json_token fail_short(struct flw_json *json)
-{
-    flw_input_fail_short(json->input, "the JSON text");
+    if (c < 0) {
+        flw_input_fail_short(json->input, "the JSON text");
+    } else {
+        flw_input_fail(json->input, flw_input_offset(json->input), "not JSON: %s", what);
+    }
     return FLW_JSON_FAILED;
 }
 
 /* Return the next byte without consuming it; -1: none. */
-static int peek(struct flw_json *json)
+static inline int peek(struct flw_json *json)
 {
     struct flw_input *input = json->input;
     return input->at < input->end || flw_input_fill(input, 1) ? *input->at : -1;
 }
 
-static int peek_after_space(struct flw_json *json)
+/* Begin a token after the space: return its first byte. */
+static int begin_token(struct flw_json *json)
 {
     int c = peek(json);
     while (c == ' ' || c == '\n' || c == '\t' || c == '\r') {
         json->input->at++;
         c = peek(json);
     }
+    json->offset = flw_input_offset(json->input);
     return c;
 }
 
-static bool is_in_object(const struct flw_json *json)
+static inline bool is_in_object(const struct flw_json *json)
 {
     unsigned level = json->depth - 1;
     return (json->object_bits[level / 64] >> (level % 64) & 1) != 0;
@@ -58,48 +60,44 @@ static void keep_nothing(struct flw_json *json)
     json->is_cut = false;
 }
 
-/* Read a string. The input is at the quote. */
-static bool take_string(struct flw_json *json)
+/* Read a string. The input is at the quote. Returns `token`, or that reading failed. */
+static enum flw_json_token take_string(struct flw_json *json, enum flw_json_token token)
 {
     struct flw_input *input = json->input;
     keep_nothing(json);
     input->at++;
-    for (;;) {
-        if (peek(json) < 0) {
-            fail_short(json);
-            return false;
-        }
-        const unsigned char *begin = input->at;
-        const unsigned char *at = begin;
+    while (peek(json) >= 0) {
+        const unsigned char *begin = input->at, *at = begin;
         while (at < input->end && *at != '"' && *at != '\\') {
             at++;
         }
         keep(json, begin, (size_t)(at - begin));
         input->at = at;
-        if (at == input->end) {
-            continue;
-        }
-        if (*at == '"') {
+        if (at < input->end && *at == '"') {
             input->at++;
-            return true;
+            return token;
         }
-        if (!flw_input_fill(input, 2)) {
-            fail_short(json);
-            return false;
+        if (at < input->end) {
+            if (!flw_input_fill(input, 2)) {
+                break;
+            }
+            keep(json, input->at, 2);
+            input->at += 2;
         }
-        keep(json, input->at, 2);
-        input->at += 2;
     }
+    return fail(json, -1, "");
 }
 
 static enum flw_json_token take_key(struct flw_json *json)
 {
-    if (!take_string(json)) {
+    if (take_string(json, FLW_JSON_KEY) == FLW_JSON_FAILED) {
         return FLW_JSON_FAILED;
     }
-    int c = peek_after_space(json);
+    uint64_t offset = json->offset;
+    int c = begin_token(json);
+    json->offset = offset;
     if (c != ':') {
-        return c < 0 ? fail_short(json) : fail(json, "\":\" expected after a key");
+        return fail(json, c, "\":\" expected after a key");
     }
     json->input->at++;
     json->place = FLW_JSON_AT_VALUE;
@@ -108,43 +106,42 @@ static enum flw_json_token take_key(struct flw_json *json)
 
 static enum flw_json_token take_number(struct flw_json *json)
 {
+    struct flw_input *input = json->input;
     keep_nothing(json);
-    for (;;) {
-        int c = peek(json);
-        bool belongs =
-            (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
-        if (!belongs) {
-            break;
+    do {
+        const unsigned char *at = input->at;
+        while (at < input->end && ((*at >= '0' && *at <= '9') || *at == '-' || *at == '+' ||
+                                   *at == '.' || *at == 'e' || *at == 'E')) {
+            at++;
         }
-        keep(json, json->input->at++, 1);
-    }
-    json->place = FLW_JSON_AT_COMMA;
+        keep(json, input->at, (size_t)(at - input->at));
+        input->at = at;
+    } while (input->at == input->end && flw_input_fill(input, 1));
     char last = json->text[json->text_bytes - 1];
     return json->is_cut || (last >= '0' && last <= '9') ? FLW_JSON_NUMBER
-                                                        : fail(json, "a number without digits");
+                                                        : fail(json, 0, "a number without digits");
 }
 
 static enum flw_json_token take_literal(struct flw_json *json)
 {
     static const char *const literals[] = {"true", "false", "null"};
+    keep_nothing(json);
     for (size_t i = 0; i < sizeof(literals) / sizeof(literals[0]); i++) {
         size_t count = strlen(literals[i]);
         if (flw_input_fill(json->input, count) &&
             memcmp(json->input->at, literals[i], count) == 0) {
-            keep_nothing(json);
             keep(json, json->input->at, count);
             json->input->at += count;
-            json->place = FLW_JSON_AT_COMMA;
             return FLW_JSON_LITERAL;
         }
     }
-    return json->input->failed ? FLW_JSON_FAILED : fail(json, "a value expected");
+    return fail(json, 0, "a value expected");
 }
 
 static enum flw_json_token open(struct flw_json *json, bool is_object)
 {
     if (json->depth == FLW_JSON_DEPTH_MAX) {
-        return fail(json, "nested deeper than 256 levels");
+        return fail(json, 0, "nested deeper than 256 levels");
     }
     uint64_t bit = UINT64_C(1) << (json->depth % 64);
     uint64_t *bits = &json->object_bits[json->depth / 64];
@@ -166,64 +163,41 @@ static enum flw_json_token close(struct flw_json *json)
 
 static enum flw_json_token take_value(struct flw_json *json, int c)
 {
+    json->place = FLW_JSON_AT_COMMA;
     switch (c) {
     case '{':
-        return open(json, true);
     case '[':
-        return open(json, false);
+        return open(json, c == '{');
     case '"':
-        json->place = FLW_JSON_AT_COMMA;
-        return take_string(json) ? FLW_JSON_STRING : FLW_JSON_FAILED;
+        return take_string(json, FLW_JSON_STRING);
     case -1:
-        return fail_short(json);
+        return fail(json, c, "");
     default:
         return c == '-' || (c >= '0' && c <= '9') ? take_number(json) : take_literal(json);
     }
 }
 
-/* Read the comma or closing bracket after a value inside brackets. */
-static enum flw_json_token take_comma(struct flw_json *json, int c)
-{
-    bool is_object = is_in_object(json);
-    if (c == (is_object ? '}' : ']')) {
-        return close(json);
-    }
-    if (c != ',') {
-        return c < 0
-                   ? fail_short(json)
-                   : fail(json, is_object ? "\",\" or \"}\" expected" : "\",\" or \"]\" expected");
-    }
-    json->input->at++;
-    json->place = is_object ? FLW_JSON_AT_KEY : FLW_JSON_AT_VALUE;
-    return FLW_JSON_END; /* continue */
-}
-
 enum flw_json_token flw_json_next(struct flw_json *json)
 {
-    int c = peek_after_space(json);
-    json->offset = flw_input_offset(json->input);
+    int c = begin_token(json);
+    bool is_object = json->depth > 0 && is_in_object(json);
+    if (json->place == FLW_JSON_AT_COMMA && json->depth == 0) {
+        return c < 0 && !json->input->failed ? FLW_JSON_END : fail(json, 0, "more than one value");
+    }
+    if (json->place != FLW_JSON_AT_VALUE && c == (is_object ? '}' : ']')) {
+        return close(json);
+    }
     if (json->place == FLW_JSON_AT_COMMA) {
-        if (json->depth == 0) {
-            return c < 0 && !json->input->failed ? FLW_JSON_END : fail(json, "more than one value");
+        if (c != ',') {
+            return fail(json, c, is_object ? "\",\" or \"}\" expected" : "\",\" or \"]\" expected");
         }
-        enum flw_json_token token = take_comma(json, c);
-        if (token != FLW_JSON_END) {
-            return token;
-        }
-        c = peek_after_space(json);
-        json->offset = flw_input_offset(json->input);
+        json->input->at++;
+        c = begin_token(json);
     }
-    if (json->place == FLW_JSON_AT_FIRST) {
-        bool is_object = is_in_object(json);
-        if (c == (is_object ? '}' : ']')) {
-            return close(json);
-        }
-        json->place = is_object ? FLW_JSON_AT_KEY : FLW_JSON_AT_VALUE;
+    if (!is_object || json->place == FLW_JSON_AT_VALUE) {
+        return take_value(json, c);
     }
-    if (json->place == FLW_JSON_AT_KEY) {
-        return c == '"' ? take_key(json) : c < 0 ? fail_short(json) : fail(json, "a key expected");
-    }
-    return take_value(json, c);
+    return c == '"' ? take_key(json) : fail(json, c, "a key expected");
 }
 
 bool flw_json_skip(struct flw_json *json, enum flw_json_token token)
@@ -261,24 +235,16 @@ bool flw_json_get_whole(const struct flw_json *json, bool *out_is_negative, uint
 
 /* ---- escapes ---- */
 
-/* Read the four digits of a "\\uXXXX" at the start of `text`. Returns false if there is none. */
+/* Read a "\\uXXXX" at the start of `text`. Returns false if there is none. */
 static bool take_unit(const char *text, uint32_t *out)
 {
-    static const char digits[] = "0123456789abcdef";
-    uint32_t unit = 0;
+    char digits[5] = "";
     if (text[0] != '\\' || text[1] != 'u') {
         return false;
     }
-    for (int i = 2; i < 6; i++) {
-        char low = (char)(text[i] >= 'A' && text[i] <= 'F' ? text[i] | 0x20 : text[i]);
-        const char *digit = low == '\0' ? NULL : strchr(digits, low);
-        if (digit == NULL) {
-            return false;
-        }
-        unit = unit << 4 | (uint32_t)(digit - digits);
-    }
-    *out = unit;
-    return true;
+    strncpy(digits, text + 2, 4);
+    *out = (uint32_t)strtoul(digits, NULL, 16);
+    return strspn(digits, "0123456789abcdefABCDEF") == 4;
 }
 
 /* Read a character; one beyond 16 bits is two units. */

@@ -28,10 +28,9 @@ enum flw_json_token {
 };
 
 enum flw_json_place {
-    FLW_JSON_AT_VALUE,
+    FLW_JSON_AT_VALUE, /* at the beginning, or after a key */
     FLW_JSON_AT_FIRST, /* after an opening bracket */
-    FLW_JSON_AT_KEY,
-    FLW_JSON_AT_COMMA /* after a value */
+    FLW_JSON_AT_COMMA  /* after a value */
 };
 
 /* All zero except `input` is the beginning. */
