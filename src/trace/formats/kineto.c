@@ -122,33 +122,21 @@ static bool fail_record(struct import *import, const struct record *record, enum
 
 /* ---- reading ---- */
 
-/* Parse microseconds, with or without a fraction, as nanoseconds. */
-static bool parse_time(const struct flw_json *json, uint64_t *out_ns)
+/* Parse microseconds, with or without a fraction, as nanoseconds: three digits more than before the point. */
+static bool parse_time(const char *text, uint64_t *out_ns)
 {
-    const char *at = json->text;
-    uint64_t value = 0;
-    int fraction = -1; /* digits after the point; -1 before it */
-    for (; *at != '\0' && fraction < 3; at++) {
-        if (*at == '.' && fraction < 0) {
-            fraction = 0;
-            continue;
-        }
-        if (*at < '0' || *at > '9' || __builtin_mul_overflow(value, UINT64_C(10), &value) ||
-            __builtin_add_overflow(value, (uint64_t)(*at - '0'), &value)) {
-            return false;
-        }
-        fraction += fraction >= 0;
-    }
-    if (strspn(at, "0123456789") != strlen(at) || at == json->text) {
-        return false;
-    }
-    for (int i = fraction < 0 ? 0 : fraction; i < 3; i++) {
-        if (__builtin_mul_overflow(value, UINT64_C(10), &value)) {
+    size_t bytes = strlen(text), point = strcspn(text, ".");
+    *out_ns = 0;
+    for (size_t i = 0; i < bytes || i <= point + 3; i++) {
+        unsigned digit = i < bytes ? (unsigned)text[i] - '0' : 0;
+        bool overflows = i != point && i <= point + 3 &&
+                         (__builtin_mul_overflow(*out_ns, UINT64_C(10), out_ns) ||
+                          __builtin_add_overflow(*out_ns, digit, out_ns));
+        if (overflows || (i != point && digit > 9)) {
             return false;
         }
     }
-    *out_ns = value;
-    return true;
+    return bytes > 0;
 }
 
 static void note_number(struct import *import, struct record *record, enum key key,
@@ -159,7 +147,7 @@ static void note_number(struct import *import, struct record *record, enum key k
     bool is_time = key <= KEY_DURATION && json->text[0] != '-', is_negative = false;
     bool is_read =
         (token == FLW_JSON_NUMBER || token == FLW_JSON_STRING) &&
-        (is_time ? parse_time(json, value) : flw_json_get_whole(json, &is_negative, value));
+        (is_time ? parse_time(json->text, value) : flw_json_get_whole(json, &is_negative, value));
     record->states[key] = !is_read ? STATE_ODD : is_negative ? STATE_NEGATIVE : STATE_WHOLE;
 }
 
