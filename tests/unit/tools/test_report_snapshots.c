@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `fallow report` on PyTorch's snapshots, written opcode by opcode: the choice of the device to show, the devices that
+ * `fallow report` on PyTorch's snapshots: the choice of the device to show, the devices that
  * thresholds check, and recordings without a history or with a late one. FALLOW_COMMAND names the program.
  */
 #include "support/test.h"
@@ -8,36 +8,13 @@
 #include "support/test_command.h"
 #include "test_pickle_writer.h"
 
-#define MIB  (UINT64_C(1) << 20)
-#define BASE UINT64_C(0x7F0000000000)
+#define MIB (UINT64_C(1) << 20)
 
-static struct writer begin(void)
+static void write_file(const char *name, const char *snapshot)
 {
-    struct writer w = begin_pickle(4);
-    begin_snapshot(&w);
-    return w;
-}
-
-/* End the snapshot after the last list. */
-static void finish(struct writer *w, const char *name)
-{
-    end_snapshot(w);
-    command_write(name, w->bytes, w->count);
-    free(w->bytes);
-}
-
-/* Write a segment with a block of `used_bytes` (0: none) and a hole after that block. */
-static void put_segment(struct writer *w, uint64_t device, uint64_t address, uint64_t bytes,
-                        uint64_t used_bytes)
-{
-    begin_segment_of(w, device, address, bytes, "large", 0);
-    if (used_bytes != 0) {
-        put_block(w, address, used_bytes, "active_allocated");
-    }
-    if (used_bytes != bytes) {
-        put_block(w, address + used_bytes, bytes - used_bytes, "inactive");
-    }
-    end_segment(w);
+    struct writer w = write_snapshot(4, snapshot);
+    command_write(name, w.bytes, w.count);
+    free(w.bytes);
 }
 
 /* ---- several devices ---- */
@@ -45,20 +22,15 @@ static void put_segment(struct writer *w, uint64_t device, uint64_t address, uin
 /* Device 0 is busiest; device 1 runs out of memory. */
 static void write_devices(const char *name)
 {
-    struct writer w = begin();
-    put_segment(&w, 0, BASE, 80 * MIB, 0);
-    put_segment(&w, 1, BASE + (MIB << 20), 64 * MIB, 60 * MIB);
-    begin_events(&w);
-    for (size_t i = 0; i < 20; i++) {
-        put_event(&w, "alloc", BASE, 80 * MIB);
-        put_event(&w, "free_requested", BASE, 80 * MIB);
-        put_event(&w, "free_completed", BASE, 80 * MIB);
-    }
-    next_device(&w);
-    put_event(&w, "segment_alloc", BASE + (MIB << 20), 64 * MIB);
-    put_event(&w, "alloc", BASE + (MIB << 20), 60 * MIB);
-    put_oom(&w, 40 * MIB, 2 * MIB);
-    finish(&w, name);
+#define FIVE(text) text text text text text
+#define CYCLE      "alloc 1024M 80M\nfree_requested 1024M 80M\nfree_completed 1024M 80M\n"
+    write_file(
+        name,
+        "segment 1024M 80M large\nblock 1024M 80M inactive\n"
+        "segment 4096M 64M large device 1\nblock 4096M 60M active_allocated\n"
+        "block 4156M 4M inactive\n" FIVE(
+            CYCLE CYCLE CYCLE
+                CYCLE) "device\nsegment_alloc 4096M 64M\nalloc 4096M 60M\noom 0 40M device_free 2M\n");
 }
 
 static void the_device_that_ran_out_is_shown_and_the_others_have_a_line(void **state)
@@ -148,16 +120,12 @@ static void the_last_iteration_of_torchtitan_is_a_job(void **state)
 
 static void an_empty_snapshot_and_a_device_without_memory_are_errors(void **state)
 {
-    struct writer w = begin();
-    begin_events(&w);
-    finish(&w, "empty.pickle");
+    write_file("empty.pickle", "device\n");
     command_expect_error("fallow report empty.pickle", 1,
                          "empty.pickle: byte 0: an empty snapshot:");
     command_expect_error("fallow trace verify empty.pickle", 1, "an empty snapshot:");
-    w = begin();
-    put_segment(&w, 2, BASE, 20 * MIB, MIB);
-    begin_events(&w);
-    finish(&w, "third.pickle");
+    write_file("third.pickle", "segment 1024M 20M large device 2\n"
+                               "block 1024M 1M active_allocated\nblock 1025M 19M inactive\n");
     command_expect_error("fallow report third.pickle --trace-device 1", 1,
                          "nothing is on record of device 1: no segment and no event");
     command_expect("fallow report third.pickle");
@@ -165,21 +133,9 @@ static void an_empty_snapshot_and_a_device_without_memory_are_errors(void **stat
 
 static void a_ring_that_was_overwritten_is_said(void **state)
 {
-    struct writer w = begin();
-    put_segment(&w, 0, BASE, 20 * MIB, MIB);
-    begin_events(&w);
-    put_event(&w, "alloc", BASE, MIB);
-    end_list(&w);
-    end_list(&w);
-    put_string(&w, "allocator_settings");
-    begin_dict(&w);
-    put_string(&w, "trace_alloc_overflowed");
-    put_code(&w, 0x88);
-    end_dict(&w);
-    end_dict(&w);
-    end_pickle(&w);
-    command_write("ring.pickle", w.bytes, w.count);
-    free(w.bytes);
+    write_file("ring.pickle", "segment 1024M 20M large\nblock 1024M 1M active_allocated\n"
+                              "block 1025M 19M inactive\nalloc 1024M 1M\n"
+                              "settings trace_alloc_overflowed True\n");
     command_expect("fallow report ring.pickle --no-times --policy recorded --json -");
     command_expect_one_line(
         "ring.pickle: the oldest events were overwritten (trace_alloc_overflowed)");
@@ -246,12 +202,10 @@ static void profiles_of_xpus_and_npus_are_read(void **state)
 
 static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **state)
 {
-    struct writer w = begin();
-    put_segment(&w, 0, BASE, 64 * MIB, 10 * MIB);
-    put_segment(&w, 0, BASE + 128 * MIB, 20 * MIB, 20 * MIB);
-    put_segment(&w, 0, BASE + 256 * MIB, 32 * MIB, 0);
-    begin_events(&w);
-    finish(&w, "still.pickle");
+    write_file("still.pickle", "segment 1024M 64M large\nblock 1024M 10M active_allocated\n"
+                               "block 1034M 54M inactive\n"
+                               "segment 1152M 20M large\nblock 1152M 20M active_allocated\n"
+                               "segment 1280M 32M large\nblock 1280M 32M inactive\n");
     command_expect("fallow report still.pickle --no-times --json still.json --html still.html "
                    "--fail-on-oom",
                    "\n2 blocks in 3 segments, 1 stream; no history\n",
@@ -282,29 +236,20 @@ static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **
 /* 100 MiB are reserved at the start; the recording uses 40 of these and releases 20 before the peak. */
 static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void **state)
 {
-    struct writer w = begin();
-    put_segment(&w, 0, BASE, 80 * MIB, 0);
-    put_segment(&w, 0, BASE + 256 * MIB, 10 * MIB, 10 * MIB);
-    begin_events(&w);
-    put_event(&w, "alloc", BASE, 40 * MIB);
-    put_event(&w, "segment_free", BASE + 128 * MIB, 20 * MIB);
-    put_event(&w, "free_requested", BASE, 40 * MIB);
-    put_event(&w, "free_completed", BASE, 40 * MIB);
-    put_event(&w, "segment_alloc", BASE + 256 * MIB, 10 * MIB);
-    put_event(&w, "alloc", BASE + 256 * MIB, 10 * MIB);
-    finish(&w, "late.pickle");
+    write_file("late.pickle",
+               "segment 1024M 80M large\nblock 1024M 80M inactive\n"
+               "segment 1280M 10M large\nblock 1280M 10M active_allocated\n"
+               "alloc 1024M 40M\nsegment_free 1152M 20M\nfree_requested 1024M 40M\n"
+               "free_completed 1024M 40M\nsegment_alloc 1280M 10M\nalloc 1280M 10M\n");
     command_expect(
         "fallow report late.pickle --no-times --json late.json | tr -s ' \\n' ' '",
         "PyTorch reserved 50 MiB (without 50 MiB from before the recording, which it did "
         "not use)");
     /* Only the replay of PyTorch's model contains the earlier holes. */
-    w = begin();
-    for (uint64_t i = 0; i < 2; i++) {
-        put_segment(&w, 0, BASE + i * 128 * MIB, 60 * MIB, 20 * MIB);
-    }
-    begin_events(&w);
-    put_oom(&w, 60 * MIB, 10 * MIB);
-    finish(&w, "holes.pickle");
+    write_file("holes.pickle", "segment 1024M 60M large\nblock 1024M 20M active_allocated\n"
+                               "block 1044M 40M inactive\n"
+                               "segment 1152M 60M large\nblock 1152M 20M active_allocated\n"
+                               "block 1172M 40M inactive\noom 0 60M device_free 10M\n");
     command_expect(
         "fallow report holes.pickle --no-times | tr -s ' \\n' ' '",
         "expandable_segments:True; it fits from 102 MiB on; the recording began late, and "
@@ -346,19 +291,10 @@ static void the_page_opens_on_the_out_of_memory(void **state)
 /* A block of 100 bytes in a unit of 512, one of 10 MiB that record_stream keeps, and 53 MiB free after that. */
 static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(void **state)
 {
-    struct writer w = begin();
-    begin_segment(&w, BASE, 64 * MIB, "large", 0);
-    put_block(&w, BASE, 100, "active_allocated");
-    put_block(&w, BASE + MIB, 10 * MIB, "active_awaiting_free");
-    put_block(&w, BASE + 11 * MIB, 53 * MIB, "inactive");
-    end_segment(&w);
-    begin_events(&w);
-    put_event(&w, "segment_alloc", BASE, 64 * MIB);
-    put_event(&w, "alloc", BASE, 100);
-    put_event(&w, "alloc", BASE + MIB, 10 * MIB);
-    put_event(&w, "free_requested", BASE + MIB, 10 * MIB);
-    put_oom(&w, 200 * MIB, 0);
-    finish(&w, "waits.pickle");
+#define WAITING "block 1025M 10M active_awaiting_free\nblock 1035M 53M inactive\n"
+    write_file("waits.pickle", "segment 1024M 64M large\nblock 1024M 100 active_allocated\n" WAITING
+                               "segment_alloc 1024M 64M\nalloc 1024M 100\nalloc 1025M 10M\n"
+                               "free_requested 1025M 10M\noom 0 200M device_free 0\n");
     command_expect(
         "fallow report waits.pickle --no-times --policy recorded --json waits.json "
         "--html waits.html | tr -s ' \\n' ' '",
@@ -371,14 +307,8 @@ static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(voi
     /* On the page: segment, bytes before the block, requested, rounding, owner, pending, to the base of 36. */
     command_expect("grep -c ';0 mh34 68qv4 0 [0-9] 1\"' waits.html");
     /* The same heap without a history. */
-    w = begin();
-    begin_segment(&w, BASE, 64 * MIB, "large", 0);
-    put_block(&w, BASE, MIB, "active_allocated");
-    put_block(&w, BASE + MIB, 10 * MIB, "active_awaiting_free");
-    put_block(&w, BASE + 11 * MIB, 53 * MIB, "inactive");
-    end_segment(&w);
-    begin_events(&w);
-    finish(&w, "still.pickle");
+    write_file("still.pickle",
+               "segment 1024M 64M large\nblock 1024M 1M active_allocated\n" WAITING);
     command_expect("fallow report still.pickle --no-times | tr -s ' \\n' ' '",
                    ": 1 MiB live, 10 MiB freed and waiting for other streams (record_stream) of 64 "
                    "MiB that PyTorch reserved; 53 MiB free in 1 hole, the largest of 53 MiB ");
@@ -387,17 +317,10 @@ static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(voi
 /* The driver alone would hold less, but is not a policy to advise. */
 static void the_driver_is_not_passed_over(void **state)
 {
-    struct writer w = begin();
-    begin_events(&w);
-    put_event(&w, "segment_alloc", BASE, 40 * MIB);
-    put_event(&w, "alloc", BASE, 20 * MIB);
-    put_event(&w, "alloc", BASE + 20 * MIB, 2 * MIB);
-    put_event(&w, "free_requested", BASE, 20 * MIB);
-    put_event(&w, "free_completed", BASE, 20 * MIB);
-    put_event(&w, "alloc", BASE + 22 * MIB, 12 * MIB);
-    end_snapshot(&w);
-    command_write("driver.pickle", w.bytes, w.count);
-    free(w.bytes);
+    write_file(
+        "driver.pickle",
+        "segment_alloc 1024M 40M\nalloc 1024M 20M\nalloc 1044M 2M\nfree_requested 1024M 20M\n"
+        "free_completed 1024M 20M\nalloc 1046M 12M\n");
     command_expect(
         "fallow report driver.pickle --no-times --lag 0 --policy driver,recorded,pytorch:roundup_power2_divisions=1",
         "; only the driver alone would reserve less: 22 MiB, waiting at each free.\n");
@@ -405,73 +328,29 @@ static void the_driver_is_not_passed_over(void **state)
 
 /* ---- advice ---- */
 
-static void put_pool(struct writer *w, const char *key, bool is_private)
-{
-    put_string(w, key);
-    put_bytes(w, is_private ? "K\0K\1\x86" : "K\0K\0\x86", 5);
-}
-
-static void put_event_in(struct writer *w, const char *action, uint64_t address, uint64_t bytes,
-                         bool is_private)
-{
-    begin_dict(w);
-    put_word_pair(w, "action", action);
-    put_pair(w, "addr", address);
-    put_pair(w, "size", bytes);
-    put_pair(w, "stream", 0);
-    put_pool(w, "pool_id", is_private);
-    end_dict(w);
-}
-
 /* Write four segments, each with a block of 60 MiB and 40 MiB free, and a request of 120 MiB. `conf` NULL: the snapshot
  * has no settings. */
-static void write_split(const char *name, const char *variable, const char *conf, bool is_private,
-                        uint64_t free_bytes)
+static void write_split(const char *variable, const char *conf, bool is_private)
 {
-    struct writer w = begin();
-    for (uint64_t i = 0; i < 4; i++) {
-        begin_segment_of(&w, 0, BASE + i * 256 * MIB, 100 * MIB, "large", 0);
-        put_block(&w, BASE + i * 256 * MIB, 60 * MIB, "active_allocated");
-        put_block(&w, BASE + i * 256 * MIB + 60 * MIB, 40 * MIB, "inactive");
-        end_list(&w);
-        put_pool(&w, "segment_pool_id", is_private);
-        end_dict(&w);
+    static const char *const lines[] = {
+        "segment %1$uM 100M large segment_pool_id (0 %2$d)\nblock %1$uM 60M active_allocated\n"
+        "block %3$uM 40M inactive\n",
+        "segment_alloc %1$uM 100M pool_id (0 %2$d)\nalloc %1$uM 100M pool_id (0 %2$d)\n",
+        "free_requested %1$uM 100M pool_id (0 %2$d)\nfree_completed %1$uM 100M pool_id (0 %2$d)\n",
+        "alloc %1$uM 60M pool_id (0 %2$d)\n"};
+    char text[4096];
+    int bytes = 0;
+    for (unsigned i = 0; i < 16; i++) {
+        unsigned address = 1024 + i % 4 * 256;
+        bytes += snprintf(text + bytes, sizeof text - (size_t)bytes, lines[i / 4], address,
+                          is_private, address + 60);
     }
-    begin_events(&w);
-    for (unsigned pass = 0; pass < 2; pass++) {
-        uint64_t bytes = pass == 0 ? 100 * MIB : 60 * MIB;
-        for (uint64_t i = 0; i < 4; i++) {
-            if (pass == 0) {
-                put_event_in(&w, "segment_alloc", BASE + i * 256 * MIB, bytes, is_private);
-            }
-            put_event_in(&w, "alloc", BASE + i * 256 * MIB, bytes, is_private);
-        }
-        for (uint64_t i = 0; i < 4 && pass == 0; i++) {
-            put_event_in(&w, "free_requested", BASE + i * 256 * MIB, bytes, is_private);
-            put_event_in(&w, "free_completed", BASE + i * 256 * MIB, bytes, is_private);
-        }
-    }
-    begin_dict(&w);
-    put_word_pair(&w, "action", "oom");
-    put_pair(&w, "device_free", free_bytes);
-    put_pair(&w, "size", 120 * MIB);
-    put_pair(&w, "stream", 0);
-    put_pool(&w, "pool_id", is_private);
-    end_dict(&w);
-    end_list(&w);
-    end_list(&w);
+    bytes += snprintf(text + bytes, sizeof text - (size_t)bytes,
+                      "oom 0 120M device_free 10M pool_id (0 %d)\n", is_private);
     if (conf != NULL) {
-        put_string(&w, "allocator_settings");
-        begin_dict(&w);
-        put_word_pair(&w, variable, conf);
-        put_string(&w, "expandable_segments");
-        put_code(&w, 0x89);
-        end_dict(&w);
+        snprintf(text + bytes, sizeof text - (size_t)bytes, "settings %s \"%s\"\n", variable, conf);
     }
-    end_dict(&w);
-    end_pickle(&w);
-    command_write(name, w.bytes, w.count);
-    free(w.bytes);
+    write_file("split.pickle", text);
 }
 
 /* Check that the advice contains `text`, and the setting in the JSON. */
@@ -490,23 +369,23 @@ static void no_advice_is_set_already_or_breaks_the_program(void **state)
     static const char cuda[] = "PYTORCH_CUDA_ALLOC_CONF";
     static const char serve[] = "to serve the failed request with the 410 MiB there were, ";
     char text[256];
-    write_split("split.pickle", cuda, NULL, false, 10 * MIB);
+    write_split(cuda, NULL, false);
     snprintf(text, sizeof text, "%sset PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True;", serve);
     expect_advice(text, "\"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\"");
     snprintf(text, sizeof text, "%suse import fallow; fallow.enable_torch();", serve);
-    write_split("split.pickle", cuda, "expandable_segments:True", false, 10 * MIB);
+    write_split(cuda, "expandable_segments:True", false);
     expect_advice(text, "\"import fallow; fallow.enable_torch()\"");
     flw_test_expect_in(out_text,
                        "(Fallow has not run on a GPU yet; it turns off PyTorch's memory snapshots");
     /* vLLM's sleep mode and torch.cuda.MemPool fail with expandable segments. */
-    write_split("split.pickle", cuda, NULL, true, 10 * MIB);
+    write_split(cuda, NULL, true);
     expect_advice(text, "\"import fallow; fallow.enable_torch()\"");
-    write_split("split.pickle", cuda, "backend:cudaMallocAsync", false, 10 * MIB);
+    write_split(cuda, "backend:cudaMallocAsync", false);
     expect_advice(text, "\"import fallow; fallow.enable_torch()\"");
-    write_split("split.pickle", cuda, "garbage_collection_threshold:0.8", false, 10 * MIB);
+    write_split(cuda, "garbage_collection_threshold:0.8", false);
     expect_advice("set", "\"PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8");
     flw_test_expect_in(out_text, "expandable_segments:True");
-    write_split("split.pickle", "PYTORCH_NPU_ALLOC_CONF", "", false, 10 * MIB);
+    write_split("PYTORCH_NPU_ALLOC_CONF", "", false);
     expect_advice("set PYTORCH_NPU_ALLOC_CONF=expandable_segments:True;",
                   "\"PYTORCH_NPU_ALLOC_CONF=expandable_segments:True\"");
 }

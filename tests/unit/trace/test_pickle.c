@@ -269,23 +269,13 @@ static void a_list_may_name_an_item_of_before(void **state)
 static void containers_grow_piece_by_piece(void **state)
 {
     (void)state;
-    struct writer w = begin_pickle(4);
+    struct writer w = write_value(4, "[{size 0 | line 7} {size 1 | line 7} | {size 2 | line 7} "
+                                     "{size 3 | line 7} | {size 4 | line 7} {size 5 | line 7}]");
     struct flw_pickle_value item;
-    put_bytes(&w, "]", 1);
-    for (uint64_t i = 0; i < 6; i++) {
-        put_bytes(&w, "(", i % 2 == 0);
-        begin_dict(&w);
-        put_pair(&w, "size", i);
-        end_dict(&w);
-        put_bytes(&w, "(", 1);
-        put_pair(&w, "line", 7);
-        end_dict(&w);
-        put_bytes(&w, "e", i % 2 == 1);
-    }
-    end_pickle(&w);
     struct flw_pickle pickle = read_good(w.bytes, w.count);
     struct flw_pickle_cursor cursor = walk(&pickle, pickle.root, 6);
-    for (uint64_t i = 0; flw_pickle_next(&pickle, &cursor, &item); i++) {
+    for (uint64_t i = 0; i < 6; i++) {
+        assert_true(flw_pickle_next(&pickle, &cursor, &item));
         assert_int_equal(flw_pickle_get(&pickle, item, WORD_SIZE).bits, i);
         assert_int_equal(flw_pickle_get(&pickle, item, WORD_LINE).bits, 7);
     }

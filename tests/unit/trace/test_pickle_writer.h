@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: putting pickles of snapshots together for tests, opcode by opcode, or from a text.
+ * Owns: putting pickles of snapshots together for tests, from a text, or opcode by opcode.
  */
 #ifndef FLW_TESTS_UNIT_PICKLE_WRITER_H
 #define FLW_TESTS_UNIT_PICKLE_WRITER_H
@@ -42,11 +42,6 @@ static inline struct writer begin_pickle(uint8_t protocol)
     return w;
 }
 
-static inline void end_pickle(struct writer *w)
-{
-    put_code(w, '.');
-}
-
 static inline void put_little_endian(struct writer *w, uint64_t value, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -61,11 +56,6 @@ static inline void put_text(struct writer *w, const char *text, size_t bytes)
     put_bytes(w, text, bytes);
 }
 
-static inline void put_string(struct writer *w, const char *string)
-{
-    put_text(w, string, strlen(string));
-}
-
 static inline void put_number(struct writer *w, uint64_t value)
 {
     put_code(w, 0x8A);
@@ -74,168 +64,55 @@ static inline void put_number(struct writer *w, uint64_t value)
     put_code(w, 0);
 }
 
-static inline void put_pair(struct writer *w, const char *key, uint64_t value)
-{
-    put_string(w, key);
-    put_number(w, value);
-}
-
-static inline void put_word_pair(struct writer *w, const char *key, const char *value)
-{
-    put_string(w, key);
-    put_string(w, value);
-}
-
-static inline void begin_dict(struct writer *w)
-{
-    put_bytes(w, "}(", 2);
-}
-
-static inline void end_dict(struct writer *w)
-{
-    put_code(w, 'u');
-}
-
-static inline void begin_list(struct writer *w)
-{
-    put_bytes(w, "](", 2);
-}
-
-static inline void end_list(struct writer *w)
-{
-    put_code(w, 'e');
-}
-
-/* {segments: [ */
-static inline void begin_snapshot(struct writer *w)
-{
-    begin_dict(w);
-    put_string(w, "segments");
-    begin_list(w);
-}
-
-/* ], device_traces: [[ */
-static inline void begin_events(struct writer *w)
-{
-    end_list(w);
-    put_string(w, "device_traces");
-    begin_list(w);
-    begin_list(w);
-}
-
-/* ]]} */
-static inline void end_snapshot(struct writer *w)
-{
-    end_list(w);
-    end_list(w);
-    end_dict(w);
-    end_pickle(w);
-}
-
-/* ], [ */
-static inline void next_device(struct writer *w)
-{
-    end_list(w);
-    begin_list(w);
-}
-
-static inline void begin_segment_of(struct writer *w, uint64_t device, uint64_t address,
-                                    uint64_t bytes, const char *type, int is_expandable)
-{
-    begin_dict(w);
-    put_pair(w, "device", device);
-    put_pair(w, "address", address);
-    put_pair(w, "total_size", bytes);
-    put_pair(w, "stream", 0);
-    put_word_pair(w, "segment_type", type);
-    put_string(w, "is_expandable");
-    put_code(w, is_expandable ? 0x88 : 0x89);
-    put_string(w, "blocks");
-    begin_list(w);
-}
-
-static inline void begin_segment(struct writer *w, uint64_t address, uint64_t bytes,
-                                 const char *type, int is_expandable)
-{
-    begin_segment_of(w, 0, address, bytes, type, is_expandable);
-}
-
-static inline void end_segment(struct writer *w)
-{
-    end_list(w);
-    end_dict(w);
-}
-
-static inline void put_block(struct writer *w, uint64_t address, uint64_t bytes, const char *state)
-{
-    begin_dict(w);
-    put_pair(w, "address", address);
-    put_pair(w, "size", bytes);
-    put_pair(w, "requested_size", bytes);
-    put_word_pair(w, "state", state);
-    end_dict(w);
-}
-
-static inline void put_event(struct writer *w, const char *action, uint64_t address, uint64_t bytes)
-{
-    begin_dict(w);
-    put_word_pair(w, "action", action);
-    put_pair(w, "addr", address);
-    put_pair(w, "size", bytes);
-    put_pair(w, "stream", 0);
-    end_dict(w);
-}
-
-static inline void put_oom(struct writer *w, uint64_t asked_bytes, uint64_t free_bytes)
-{
-    begin_dict(w);
-    put_word_pair(w, "action", "oom");
-    put_pair(w, "device_free", free_bytes);
-    put_pair(w, "size", asked_bytes);
-    put_pair(w, "stream", 0);
-    end_dict(w);
-}
-
 /* ---- values and snapshots as text ---- */
+
+static inline void put_value(struct writer *w, const char **at);
 
 /* A list of frames "leaf;main": leaf of leaf.py:1, main of main.py:2. */
 static inline void put_frames(struct writer *w, const char *names, size_t bytes)
 {
     const char *end = names + bytes;
-    begin_list(w);
-    for (uint64_t line = 1; names < end; line++) {
-        char name[64], file[80];
-        size_t length = strcspn(names, "; \n}])");
-        snprintf(name, sizeof name, "%.*s", (int)length, names);
-        snprintf(file, sizeof file, "%s.py", name);
-        begin_dict(w);
-        put_word_pair(w, "name", name);
-        put_word_pair(w, "filename", file);
-        put_pair(w, "line", line);
-        end_dict(w);
+    put_bytes(w, "](", 2);
+    for (int line = 1; names < end; line++) {
+        char frame[256];
+        const char *at = frame;
+        int length = (int)strcspn(names, "; \n}])");
+        snprintf(frame, sizeof frame, "{name \"%.*s\" filename %.*s.py line %d}", length, names,
+                 length, names, line);
+        put_value(w, &at);
         names += length + 1;
     }
-    end_list(w);
+    put_code(w, 'e');
 }
 
-/* The value that `*at` begins with: 5, 20M, -1, word, "a text", True, (1 2), [...], {key value ...}, @leaf;main. */
+/* The value that `*at` begins with: 5, 20M, -1, word, "a text", True, (1 2), [...], {key value ...}, @leaf;main. Inside
+ * a list or dict, | begins a new step, =N puts the last value into the memo, and #N is that value again. */
 static inline void put_value(struct writer *w, const char **at)
 {
     *at += strspn(*at, " ");
     char first = *(*at)++;
     if (strchr("{[(", first) != NULL) {
+        uint8_t end = first == '{' ? 'u' : first == '[' ? 'e' : 0x86;
         put_bytes(w, first == '{' ? "}(" : "](", first == '(' ? 0 : 2);
         while (*at += strspn(*at, " "), strchr("}])", **at) == NULL) {
-            put_value(w, at);
+            if (**at == '|') {
+                put_bytes(w, (uint8_t[]){end, '('}, 2);
+                (*at)++;
+            } else {
+                put_value(w, at);
+            }
         }
         (*at)++;
-        put_code(w, first == '{' ? 'u' : first == '[' ? 'e' : 0x86);
+        put_code(w, end);
         return;
     }
     const char *begin = first == '"' || first == '@' ? *at : *at - 1;
     size_t bytes = strcspn(begin, first == '"' ? "\"" : " \n}])");
     *at = begin + bytes + (first == '"');
-    if (first == '@') {
+    if (first == '=' || first == '#') {
+        put_code(w, first == '=' ? 'q' : 'h');
+        put_code(w, (uint8_t)(begin[1] - '0'));
+    } else if (first == '@') {
         put_frames(w, begin, bytes);
     } else if (first == '-') {
         put_code(w, 'J');
@@ -254,7 +131,7 @@ static inline struct writer write_value(uint8_t protocol, const char *text)
 {
     struct writer w = begin_pickle(protocol);
     put_value(&w, &text);
-    end_pickle(&w);
+    put_code(&w, '.');
     return w;
 }
 
@@ -263,15 +140,18 @@ static inline struct writer write_value(uint8_t protocol, const char *text)
  *   block ADDRESS BYTES STATE
  *   device                         events of the next device follow
  *   ACTION ADDRESS BYTES           an event
- *   START NAME, END NAME           an annotation; behind all events */
+ *   START NAME, END NAME           an annotation; behind all events
+ *   settings                       of the allocator; the last line */
 static inline struct writer write_snapshot(uint8_t protocol, const char *text)
 {
     enum {
         SEGMENTS,
         BLOCKS,
         EVENTS,
-        ANNOTATIONS
+        ANNOTATIONS,
+        SETTINGS
     } place = SEGMENTS;
+    static const char *const ends[] = {"]}", "]}] device_traces [[]]}", "]]}", "]}", "}}"};
     char *value = NULL, a[64], b[64], c[64];
     size_t bytes;
     FILE *file = open_memstream(&value, &bytes);
@@ -279,6 +159,7 @@ static inline struct writer write_snapshot(uint8_t protocol, const char *text)
     for (size_t length; *text != '\0'; text += length + 1) {
         int count = 0, is_segment = strncmp(text, "segment ", 8) == 0;
         int is_block = strncmp(text, "block ", 6) == 0, is_note = *text < 'a';
+        int are_settings = strncmp(text, "settings ", 9) == 0;
         length = strcspn(text, "\n");
         if (place == BLOCKS && !is_block) {
             fputs("]}", file);
@@ -290,11 +171,13 @@ static inline struct writer write_snapshot(uint8_t protocol, const char *text)
         } else if (place == EVENTS && strncmp(text, "device", length) == 0) {
             fputs("][", file);
         }
-        if (place == EVENTS && is_note) {
-            fputs("]] external_annotations [", file);
-            place = ANNOTATIONS;
+        if (place == EVENTS && (is_note || are_settings)) {
+            fputs(is_note ? "]] external_annotations [" : "]] allocator_settings {", file);
+            place = is_note ? ANNOTATIONS : SETTINGS;
         }
-        if (is_note && sscanf(text, "%63s%n", a, &count) == 1) {
+        if (are_settings) {
+            fprintf(file, "%.*s", (int)length - 9, text + 9);
+        } else if (is_note && sscanf(text, "%63s%n", a, &count) == 1) {
             fprintf(file, "{stage %s name%.*s}", a, (int)length - count, text + count);
         } else if (is_segment && sscanf(text, "segment %63s %63s %63s%n", a, b, c, &count) == 3) {
             fprintf(file, "{address %s total_size %s segment_type %s%.*s blocks [", a, b, c,
@@ -308,7 +191,7 @@ static inline struct writer write_snapshot(uint8_t protocol, const char *text)
                     text + count);
         }
     }
-    fputs(place == BLOCKS ? "]}] device_traces [[]]}" : place == EVENTS ? "]]}" : "]}", file);
+    fputs(ends[place], file);
     fclose(file);
     struct writer w = write_value(protocol, value);
     free(value);

@@ -415,29 +415,18 @@ static void what_a_snapshot_cannot_say_is_written_otherwise(void **state)
 static void a_deep_stack_keeps_its_innermost_frames(void **state)
 {
     (void)state;
-    struct writer w = begin_pickle(4);
-    begin_snapshot(&w);
-    begin_events(&w);
-    begin_dict(&w);
-    put_word_pair(&w, "action", "alloc");
-    put_pair(&w, "addr", MIB);
-    put_pair(&w, "size", MIB);
-    put_string(&w, "frames");
-    begin_list(&w);
-    for (unsigned i = 0; i < 2 * FLW_STACK_DEPTH_MOST; i++) {
-        char frame[64];
-        const char *at = frame;
-        snprintf(frame, sizeof frame, "{name f filename f.py line %u}", i);
-        put_value(&w, &at);
-        if (i % 700 == 699) { /* in several steps, as long lists are written */
-            end_list(&w);
-            put_code(&w, '(');
-        }
+    char *snapshot = NULL;
+    size_t bytes;
+    FILE *file = open_memstream(&snapshot, &bytes);
+    fputs("{segments [] device_traces [[{action alloc addr 1M size 1M frames [", file);
+    for (unsigned i = 0; i < 2 * FLW_STACK_DEPTH_MOST;
+         i++) { /* in steps, as long lists are written */
+        fprintf(file, "{name f filename f.py line %u}%s", i, i % 700 == 699 ? "|" : "");
     }
-    end_list(&w);
-    end_dict(&w);
-    end_snapshot(&w);
-    struct flw_trace *trace = import(w);
+    fputs("]}]]}", file);
+    assert_int_equal(fclose(file), 0);
+    struct flw_trace *trace = import(write_value(4, snapshot));
+    free(snapshot);
     struct flw_stack_walk walk = flw_stacks_walk(&trace->stacks, flw_trace_stack(trace, 0));
     uint32_t number, depth = 0;
     while (flw_stacks_next(&walk, &number)) {
@@ -491,22 +480,18 @@ static void bytes_behind_the_pickle_are_said(void **state)
 static void shared_lists_cannot_make_the_walk_long(void **state)
 {
     (void)state;
-    struct writer w = begin_pickle(4);
-    begin_snapshot(&w);
-    begin_segment(&w, MIB, MIB, "small", 0);
-    put_block(&w, MIB, 512, "inactive");
-    put_bytes(&w, "q\x01", 2);
-    for (int i = 0; i < 100000; i++) {
-        put_bytes(&w, "h\x01", 2);
+    char *snapshot = NULL;
+    size_t bytes;
+    FILE *file = open_memstream(&snapshot, &bytes);
+    fputs("{segments [{address 1M total_size 1M blocks [{address 1M size 512 state inactive} =1",
+          file);
+    for (int i = 0; i < 200000; i++) {
+        fputs(i == 100000 ? "]} =2" : i < 100000 ? " #1" : " #2", file);
     }
-    end_segment(&w);
-    put_bytes(&w, "q\x02", 2);
-    for (int i = 0; i < 100000; i++) {
-        put_bytes(&w, "h\x02", 2);
-    }
-    begin_events(&w);
-    end_snapshot(&w);
-    assert_null(import_device(w, -1));
+    fputs("] device_traces [[]]}", file);
+    assert_int_equal(fclose(file), 0);
+    assert_null(import_device(write_value(4, snapshot), -1));
+    free(snapshot);
     flw_test_expect_in(message, "more items than the file has bytes");
 }
 
