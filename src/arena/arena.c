@@ -100,12 +100,12 @@ static bool sleep_in_queue(fallow_arena *arena, struct flw_arena_waiter *waiter,
     uint64_t end_ns =
         wait_ms == UINT32_MAX ? UINT64_MAX : flw_clock_fine_ns() + wait_ms * UINT64_C(1000000);
     uint64_t now_ns = 0;
-    while (flw_bell_count(&waiter->bell) == 0 && (now_ns = flw_clock_fine_ns()) < end_ns) {
+    while (flw_wakeup_count(&waiter->wakeup) == 0 && (now_ns = flw_clock_fine_ns()) < end_ns) {
         pthread_mutex_unlock(&arena->lock);
-        flw_bell_wait(&waiter->bell, 0, end_ns - now_ns);
+        flw_wakeup_wait(&waiter->wakeup, 0, end_ns - now_ns);
         pthread_mutex_lock(&arena->lock);
     }
-    return flw_bell_count(&waiter->bell) != 0;
+    return flw_wakeup_count(&waiter->wakeup) != 0;
 }
 
 static bool refuse_busy(fallow_arena *arena, int state)
@@ -162,7 +162,7 @@ static FLW_NOINLINE void settle_otherwise(fallow_arena *arena)
                    !atomic_compare_exchange_strong_explicit(
                        &arena->state, &state, to, memory_order_acq_rel, memory_order_acquire);
     if (first != NULL) {
-        flw_bell_ring(&first->bell);
+        flw_wakeup_signal(&first->wakeup);
     }
     pthread_mutex_unlock(&arena->lock);
     if (is_over) {

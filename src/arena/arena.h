@@ -28,7 +28,7 @@
 #include <stdatomic.h>
 
 #include "arena/layout.h"
-#include "base/bell.h"
+#include "base/wakeup.h"
 #include "heap/physical/physical.h"
 #include "pool/pool.h"
 
@@ -43,7 +43,7 @@ enum flw_arena_state {
 /* A waiting begin, on the stack of the thread. */
 struct flw_arena_waiter {
     struct flw_arena_waiter *next; /* began to wait later */
-    struct flw_bell bell;          /* count 1: the arena is LEASED for this begin */
+    struct flw_wakeup wakeup;      /* count 1: the arena is LEASED for this begin */
 };
 
 /* Bits of fallow_arena.looks. */

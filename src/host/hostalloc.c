@@ -41,7 +41,7 @@ struct need {
 
 static struct need need_of(const struct flw_hostpool *pool, uint64_t bytes)
 {
-    struct need need = {.bytes = bytes, .is_small = bytes <= pool->smalls.most_bytes};
+    struct need need = {.bytes = bytes, .is_small = bytes <= pool->small_blocks.most_bytes};
     need.kind = bytes <= SMALL_BYTES ? FLW_PAGES_SMALL : FLW_PAGES_MEDIUM;
     need.most_bytes = UINT64_MAX;
     if (bytes >= LARGE_BYTES) {
@@ -63,8 +63,9 @@ static void *take_pages(struct flw_hostpool *pool, const struct need *need)
 /* NULL: nothing is free, *status OK; or an error. */
 static void *take(struct flw_hostpool *pool, const struct need *need, fallow_status *status)
 {
-    void *base =
-        need->is_small ? flw_smalls_take(&pool->smalls, need->bytes, need->takes_any) : NULL;
+    void *base = need->is_small
+                     ? flw_small_blocks_take(&pool->small_blocks, need->bytes, need->takes_any)
+                     : NULL;
     struct flw_hostblock *block = NULL;
     *status = FALLOW_OK;
     if (need->is_small && base == NULL) {
@@ -93,9 +94,9 @@ static void *take(struct flw_hostpool *pool, const struct need *need, fallow_sta
     if (base != NULL && block == NULL) {
         *status = FALLOW_OUT_OF_HOST_MEMORY;
         if (need->is_small) {
-            flw_smalls_begin_put(&pool->smalls);
-            flw_smalls_put(&pool->smalls, base, need->bytes);
-            flw_smalls_end_put(&pool->smalls);
+            flw_small_blocks_begin_put(&pool->small_blocks);
+            flw_small_blocks_put(&pool->small_blocks, base, need->bytes);
+            flw_small_blocks_end_put(&pool->small_blocks);
         }
         base = NULL;
     }
@@ -111,7 +112,7 @@ static uint64_t budget_of(struct flw_hostpool *pool, const struct need *need)
     if (used > pool->peak_used_bytes) {
         pool->peak_used_bytes = used;
     }
-    if (pool->smalls.most_bytes == 0) {
+    if (pool->small_blocks.most_bytes == 0) {
         uint64_t taken = pool->pages.all_bytes - pool->pages.free_bytes + need->chunk_bytes;
         pool->peak_taken_bytes = flw_max(pool->peak_taken_bytes, taken);
     }
@@ -258,7 +259,7 @@ static bool poll_fences(struct flw_hostpool *pool, struct need *need)
 static bool flush_smalls(struct flw_hostpool *pool, struct need *need)
 {
     (void)need;
-    flw_smalls_flush(&pool->smalls);
+    flw_small_blocks_flush(&pool->small_blocks);
     return true;
 }
 
@@ -423,7 +424,7 @@ static fallow_status shrink(struct flw_hostpool *pool, uint64_t keep_bytes, size
 {
     struct flw_pin_section section;
     fallow_status status = FALLOW_OK;
-    flw_smalls_flush(&pool->smalls);
+    flw_small_blocks_flush(&pool->small_blocks);
     flw_pin_hold(&pool->pin, &section);
     for (bool is_done = false; !is_done;) {
         uint64_t bytes = 0;

@@ -14,11 +14,11 @@ static void return_chain(struct flw_hostpool *pool, struct flw_hostblock *chain)
     if (chain == NULL) {
         return;
     }
-    flw_smalls_begin_put(&pool->smalls);
+    flw_small_blocks_begin_put(&pool->small_blocks);
     for (struct flw_hostblock *block = chain; block != NULL; block = block->next) {
-        flw_smalls_put(&pool->smalls, block->base, block->bytes);
+        flw_small_blocks_put(&pool->small_blocks, block->base, block->bytes);
     }
-    flw_smalls_end_put(&pool->smalls);
+    flw_small_blocks_end_put(&pool->small_blocks);
     flw_lock_acquire(&pool->lock);
     while (chain != NULL) {
         struct flw_hostblock *next = chain->next;

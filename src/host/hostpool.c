@@ -168,7 +168,7 @@ static struct flw_hostpool *new_pool(void)
 
 static void finish(struct flw_hostpool *pool)
 {
-    flw_smalls_finish(&pool->smalls);
+    flw_small_blocks_finish(&pool->small_blocks);
     flw_fences_finish(&pool->fences);
     flw_blocks_finish(&pool->blocks);
     flw_pages_finish(&pool->pages);
@@ -185,7 +185,7 @@ static fallow_status begin(struct flw_hostpool *pool, fallow_pool *device_pool, 
         !flw_fences_init(&pool->fences)) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    status = flw_smalls_init(&pool->smalls, &pool->pages, &pool->lock);
+    status = flw_small_blocks_init(&pool->small_blocks, &pool->pages, &pool->lock);
     if (status == FALLOW_NOT_SUPPORTED) {
         snprintf(
             message, FLW_DRIVER_MESSAGE_BYTES,

@@ -15,7 +15,7 @@
 #include "host/hostfence.h"
 #include "host/pages.h"
 #include "host/pin.h"
-#include "host/smalls.h"
+#include "host/small_blocks.h"
 
 #include "fallow/host.h"
 
@@ -25,7 +25,7 @@ struct flw_hostpool {
     fallow_host_config config;
     struct flw_pin pin;
     struct flw_pages pages;
-    struct flw_smalls smalls;
+    struct flw_small_blocks small_blocks;
     struct flw_blocks blocks;
     struct flw_hostfences fences;
 

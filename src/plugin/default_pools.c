@@ -25,7 +25,7 @@ static struct {
     atomic_uint line_count;
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-void flw_plugin_say(const char *format, ...)
+void flw_plugin_log(const char *format, ...)
 {
     int saved = errno;
     char line[640];
@@ -81,7 +81,7 @@ static void log_errors(void *context, fallow_log_level level, const char *messag
 {
     (void)context;
     if (level == FALLOW_LOG_ERROR) {
-        flw_plugin_say("%s", message);
+        flw_plugin_log("%s", message);
     }
 }
 
@@ -109,7 +109,7 @@ static bool allow_peer(int device, fallow_pool *handle, int peer)
     }
     fallow_status status = fallow_pool_allow_peer(handle, peer);
     if (status != FALLOW_OK) {
-        flw_plugin_say(
+        flw_plugin_log(
             "device %d may not access memory of device %d: %s; fallow.allow_peer(%d, %d) "
             "tries again",
             peer, device, fallow_status_message(status), device, peer);
@@ -269,12 +269,12 @@ static fallow_status ask_total(int device, uint64_t *out_bytes)
     size_t bytes = 0;
     fallow_status status = flw_driver_open(&driver, settings()->driver, message);
     if (status != FALLOW_OK) {
-        flw_plugin_say("%s", message);
+        flw_plugin_log("%s", message);
         return status;
     }
     if (driver.cuDeviceGet(&handle, device) != CUDA_SUCCESS ||
         driver.cuDeviceTotalMem_v2(&bytes, handle) != CUDA_SUCCESS) {
-        flw_plugin_say("device %d does not say how much memory it has", device);
+        flw_plugin_log("device %d does not say how much memory it has", device);
         status = FALLOW_DRIVER;
     }
     flw_driver_close(&driver);
@@ -287,7 +287,7 @@ void fallow_torch_memory_fraction(double fraction, int device)
     struct flw_plugin_device *at = flw_plugin_device_of(device);
     uint64_t total = 0;
     if (at == NULL || !(fraction > 0 && fraction <= 1)) {
-        flw_plugin_say("a memory fraction of %g of device %d is not possible: above 0, to 1",
+        flw_plugin_log("a memory fraction of %g of device %d is not possible: above 0, to 1",
                        fraction, device);
         return;
     }
@@ -429,7 +429,7 @@ void *flw_plugin_alloc(int device, fallow_plugin_order order, const fallow_reque
     }
     out_refusal->status = status;
     explain(device, pool, request->size_bytes, out_refusal);
-    flw_plugin_say("%s", out_refusal->text);
+    flw_plugin_log("%s", out_refusal->text);
     return NULL;
 }
 
@@ -487,7 +487,7 @@ void flw_plugin_free(int device, fallow_plugin_order order, void *ptr, fallow_st
         status = free_of_another(order, ptr, stream);
     }
     if (status != FALLOW_OK && (at == NULL || !atomic_load(&at->was_replaced))) {
-        flw_plugin_say("%p of device %d cannot come back: %s", ptr, device,
+        flw_plugin_log("%p of device %d cannot come back: %s", ptr, device,
                        fallow_status_message(status));
     }
 }

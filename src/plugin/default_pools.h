@@ -67,7 +67,7 @@ bool flw_plugin_synchronize(fallow_pool *pool);
 bool flw_plugin_any_captured(fallow_pool *pool);
 
 /* Write one line to stderr, "fallow: ...", at most 16 times. Keeps errno. */
-void flw_plugin_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void flw_plugin_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- plugin_settings.c */
 

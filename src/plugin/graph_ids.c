@@ -190,7 +190,7 @@ static fallow_status take_in(struct id_entry *entry, fallow_pool *pool, fallow_s
 static void check(fallow_status status, int device, const char *what)
 {
     if (status != FALLOW_OK) {
-        flw_plugin_say("a capture of device %d cannot be %s: %s", device, what,
+        flw_plugin_log("a capture of device %d cannot be %s: %s", device, what,
                        fallow_status_message(status));
     }
 }
@@ -258,7 +258,7 @@ static void drop_entry(struct id_entry *entry)
         *dying = (struct dying){entry->device, entry->capture, ids.dying};
         ids.dying = dying;
     } else if (entry->capture != NULL) {
-        flw_plugin_say("the memory of graph pool %llu:%llu is kept: the host has no memory left",
+        flw_plugin_log("the memory of graph pool %llu:%llu is kept: the host has no memory left",
                        (unsigned long long)entry->id.first, (unsigned long long)entry->id.second);
     }
     unlink_entry(entry);
@@ -431,7 +431,7 @@ static struct id_entry *begin_entry(int device, fallow_mempool_id id)
         entry->device = device;
         entry->id = id;
     } else {
-        flw_plugin_say("graph pool %llu:%llu cannot begin: the host has no memory left",
+        flw_plugin_log("graph pool %llu:%llu cannot begin: the host has no memory left",
                        (unsigned long long)id.first, (unsigned long long)id.second);
         return NULL;
     }

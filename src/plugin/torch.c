@@ -93,7 +93,7 @@ void fallow_torch_record_stream(void *ptr, fallow_stream stream)
     fallow_status status =
         pool != NULL ? fallow_record_use(pool, block.base, stream) : FALLOW_INVALID_POINTER;
     if (status != FALLOW_OK) {
-        flw_plugin_say("the use of %p on another stream could not be announced: %s", ptr,
+        flw_plugin_log("the use of %p on another stream could not be announced: %s", ptr,
                        fallow_status_message(status));
     }
 }

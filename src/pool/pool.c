@@ -13,7 +13,7 @@
 #include "pool/extensions/peer.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
-#include "pool/state/say.h"
+#include "pool/state/refusal_log.h"
 #include "pool/state/settings.h"
 #include "pool/state/table.h"
 #include "pool/streams/cache.h"
@@ -148,18 +148,18 @@ static fallow_status init_heap(struct flw_pool *pool, const struct flw_pool_plac
                                          pool->config.reuse_policy == FALLOW_REUSE_SAME_STREAM};
     fallow_status status = flw_heap_init(&pool->heap, &config);
     if (status != FALLOW_OK) {
-        flw_pool_say_no_heap(pool, status);
+        flw_pool_log_no_heap(pool, status);
         return status;
     }
     if (!flw_meta_reserve(&pool->side_records.meta,
                           flw_tables_side_record_bytes(pool->heap.table_shrink))) {
         flw_heap_finish(&pool->heap, false); /* first: the message reports the remaining space */
-        flw_pool_say_no_tables(pool);
+        flw_pool_log_no_tables(pool);
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    flw_pool_say_refusals(pool);
+    flw_pool_log_refusals(pool);
     if (pool->heap.table_shrink > 0) {
-        flw_pool_say_small_tables(pool);
+        flw_pool_log_small_tables(pool);
     }
     pool->heap.streams_may_die = pool->config.streams_may_die != 0;
     pool->heap.context_id = own_context_id(pool, place);
@@ -498,13 +498,13 @@ void fallow_pool_destroy(fallow_pool *handle)
     leave_contexts(pool);
     bool is_lost = !is_still || !enter_last(pool, &section);
     if (is_lost && !flw_heap_is_lost(&pool->heap)) {
-        flw_pool_say_what_stays(pool, atomic_load(&pool->heap.reserved_bytes));
+        flw_pool_log_unreleased(pool, atomic_load(&pool->heap.reserved_bytes));
     }
     finish_extensions(pool, is_lost);
     if (!is_lost) {
         uint64_t kept_bytes;
         if (!flw_heap_release_all(&pool->heap, &kept_bytes) && !flw_heap_is_lost(&pool->heap)) {
-            flw_pool_say_what_stays(pool, kept_bytes);
+            flw_pool_log_unreleased(pool, kept_bytes);
         }
         flw_heap_leave_driver(&pool->heap, &section);
         release_context(pool);

@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include "heap/order/epoch.h"
-#include "preload/homes.h"
+#include "preload/live_contexts.h"
 #include "preload/real.h"
 
 #define CAPTURES_MAX 1024
@@ -43,7 +43,7 @@ CUresult flw_captured_begun(CUstream stream, CUresult result)
     bool has_begun = result == CUDA_SUCCESS;
     flw_captures_unlock(has_begun);
     if (has_begun) {
-        unsigned long long name = flw_captured_name(stream), context = flw_home_id_here();
+        unsigned long long name = flw_captured_name(stream), context = flw_live_context_id_here();
         (void)pthread_mutex_lock(&captured.lock);
         for (unsigned i = 0; i < CAPTURES_MAX && has_begun; i++) {
             if (captured.list[i].stream == 0) {

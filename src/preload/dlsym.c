@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "preload/hook_use.h"
 #include "preload/inside.h"
-#include "preload/reach.h"
+#include "preload/log.h"
 #include "preload/real.h"
-#include "preload/say.h"
 #include "preload/settings.h"
 
 static _Atomic(flw_dlsym_function) libc_dlsym, next_dlsym;
@@ -27,7 +27,8 @@ flw_dlsym_function flw_dlsym_libc(void)
         address = dlvsym(RTLD_NEXT, "dlsym", versions[i]); /* by name: the library's own */
     }
     if (address == NULL) {
-        flw_say("the C library has no dlsym that this library knows; it cannot be preloaded here");
+        flw_log_line(
+            "the C library has no dlsym that this library knows; it cannot be preloaded here");
         _exit(127);
     }
     memcpy(&function, &address, sizeof function);
@@ -89,7 +90,7 @@ flw_dlsym_function flw_dlsym_route(void *handle, const char *name)
             return find_behind_us;
         }
         if (handle == RTLD_DEFAULT && flw_settings.mode != FLW_MODE_OFF) { /* it finds our export */
-            atomic_fetch_add_explicit(&flw_reach.dlsym_count, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&flw_hook_use.dlsym_count, 1, memory_order_relaxed);
         }
     }
     return flw_dlsym_next();

@@ -5,8 +5,8 @@
  * Does not: allocate memory. */
 #include "heap/order/epoch.h"
 #include "preload/captures.h"
-#include "preload/homes.h"
 #include "preload/hooks.h"
+#include "preload/live_contexts.h"
 #include "preload/real.h"
 
 /* Return the stream that NULL means in a _ptsz twin. */
@@ -18,7 +18,7 @@ static CUstream own(CUstream stream)
 /* Run before a driver call that may begin a capture; after() undoes it if none began. */
 static bool before(void)
 {
-    bool serves = flw_homes_serve();
+    bool serves = flw_live_contexts_serve();
     if (serves) {
         flw_captured_begin();
     }
@@ -45,7 +45,7 @@ static CUresult end(CUstream stream, CUgraph *graph, CUstream named,
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result = real(stream, graph);
-    if (flw_homes_serve() && flw_captures_are_open() &&
+    if (flw_live_contexts_serve() && flw_captures_are_open() &&
         (result == CUDA_SUCCESS ||
          (flw_real.driver.cuStreamIsCapturing(named, &status) == CUDA_SUCCESS &&
           status == CU_STREAM_CAPTURE_STATUS_NONE))) {
@@ -67,7 +67,7 @@ CUresult flw_hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 /* The end of a stream also ends the capture. */
 static CUresult destroy(CUstream stream, CUresult (*real)(CUstream stream))
 {
-    bool may_end = stream != NULL && flw_captures_are_open() && flw_homes_serve();
+    bool may_end = stream != NULL && flw_captures_are_open() && flw_live_contexts_serve();
     unsigned long long name = may_end ? flw_captured_name(stream) : 0;
     CUresult result = real(stream);
     if (may_end && result == CUDA_SUCCESS) {

@@ -6,17 +6,17 @@
 #include "heap/order/epoch.h"
 #include "preload/audit_alloc.h"
 #include "preload/captures.h"
-#include "preload/homes.h"
 #include "preload/hooks.h"
 #include "preload/life.h"
+#include "preload/live_contexts.h"
 #include "preload/real.h"
 
 /* ---- create */
 
 static CUresult learn(CUresult result, const CUcontext *context)
 {
-    if (result == CUDA_SUCCESS && context != NULL && flw_homes_serve()) {
-        flw_homes_learn(*context);
+    if (result == CUDA_SUCCESS && context != NULL && flw_live_contexts_serve()) {
+        flw_live_contexts_learn(*context);
     }
     return result;
 }
@@ -59,10 +59,10 @@ CUresult flw_hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 
 static void end(struct flw_ending ending, bool is_over)
 {
-    if (is_over && ending.home != NULL) {
-        flw_captured_forget(ending.home->id);
+    if (is_over && ending.live != NULL) {
+        flw_captured_forget(ending.live->id);
     }
-    flw_homes_end(ending, is_over);
+    flw_live_contexts_end(ending, is_over);
 }
 
 static CUresult note_end(CUresult result)
@@ -73,10 +73,10 @@ static CUresult note_end(CUresult result)
 
 static CUresult end_context(CUcontext context, CUresult (*real)(CUcontext context))
 {
-    if (context == NULL || !flw_homes_serve()) {
+    if (context == NULL || !flw_live_contexts_serve()) {
         return note_end(real(context));
     }
-    struct flw_ending ending = flw_homes_begin_end(context, 0);
+    struct flw_ending ending = flw_live_contexts_begin_end(context, 0);
     CUresult result = note_end(real(context));
     end(ending, result == CUDA_SUCCESS);
     return result;
@@ -93,10 +93,10 @@ static bool is_primary_active(CUdevice device)
 /* End a device's primary context, which stays alive if it has other users. */
 static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice device), bool ends_always)
 {
-    if (!flw_homes_serve()) {
+    if (!flw_live_contexts_serve()) {
         return note_end(real(device));
     }
-    struct flw_ending ending = flw_homes_begin_end(NULL, device);
+    struct flw_ending ending = flw_live_contexts_begin_end(NULL, device);
     CUresult result = note_end(real(device));
     end(ending, result == CUDA_SUCCESS && (ends_always || !is_primary_active(device)));
     return result;
@@ -137,13 +137,13 @@ CUresult flw_hook_cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUcontext context;
     CUdevice device;
-    if (!flw_homes_serve() || !find_green(green, &context, &device)) {
+    if (!flw_live_contexts_serve() || !find_green(green, &context, &device)) {
         return flw_life_heed(flw_real.cuGreenCtxDestroy(green));
     }
-    struct flw_ending ending = flw_homes_begin_end(NULL, device);
+    struct flw_ending ending = flw_live_contexts_begin_end(NULL, device);
     CUresult result = flw_life_heed(flw_real.cuGreenCtxDestroy(green));
     if (result == CUDA_SUCCESS) {
-        flw_homes_forget_green(context);
+        flw_live_contexts_forget_green(context);
     }
     end(ending, result == CUDA_SUCCESS && !is_primary_active(device));
     return result;
@@ -180,27 +180,28 @@ struct quiet {
 static struct quiet expect_quiet(CUcontext context)
 {
     struct quiet quiet = {0};
-    struct flw_home *home = flw_homes_serve() ? flw_home_enter_own(context) : NULL;
-    if (home != NULL) {
-        struct flw_pool *pool = atomic_load(&home->pool);
+    struct flw_live_context *live =
+        flw_live_contexts_serve() ? flw_live_context_enter_own(context) : NULL;
+    if (live != NULL) {
+        struct flw_pool *pool = atomic_load(&live->pool);
         quiet.seq = pool != NULL ? flw_epoch_expect_sync(pool) : 0;
         quiet.pool = quiet.seq != 0 ? pool : NULL;
-        flw_home_leave(home);
+        flw_live_context_leave(live);
     }
     return quiet;
 }
 
-/* The home may have ended meanwhile. */
+/* The record may have ended meanwhile. */
 static CUresult note_quiet(CUresult result, CUcontext context, const struct quiet *quiet)
 {
-    struct flw_home *home =
-        result == CUDA_SUCCESS && quiet->pool != NULL ? flw_home_enter_own(context) : NULL;
-    if (home != NULL) {
-        struct flw_pool *pool = atomic_load(&home->pool);
+    struct flw_live_context *live =
+        result == CUDA_SUCCESS && quiet->pool != NULL ? flw_live_context_enter_own(context) : NULL;
+    if (live != NULL) {
+        struct flw_pool *pool = atomic_load(&live->pool);
         if (pool == quiet->pool) {
             flw_epoch_end_sync(&pool->heap, quiet->seq);
         }
-        flw_home_leave(home);
+        flw_live_context_leave(live);
     }
     return result;
 }

@@ -9,9 +9,9 @@
 #include "preload/hooks.h"
 #include "preload/inside.h"
 #include "preload/life.h"
+#include "preload/log.h"
 #include "preload/real.h"
 #include "preload/runplace.h"
-#include "preload/say.h"
 #include "preload/settings.h"
 
 #define CALLER() ((uintptr_t)__builtin_return_address(0))
@@ -20,8 +20,8 @@
 
 static void complain(const char *prefix, int error)
 {
-    flw_say("audit: cannot keep findings at '%.300s': %s; the program runs without an audit",
-            prefix, strerror(error));
+    flw_log_line("audit: cannot keep findings at '%.300s': %s; the program runs without an audit",
+                 prefix, strerror(error));
     flw_runplace_say(FLW_RUNPAGE_UNKEPT);
 }
 

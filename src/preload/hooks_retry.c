@@ -5,34 +5,34 @@
  * Does not: allocate memory of its own. */
 #include "heap/order/epoch.h"
 #include "preload/audit_alloc.h"
-#include "preload/homes.h"
 #include "preload/hooks.h"
+#include "preload/live_contexts.h"
 #include "preload/real.h"
 
 /* True if memory was released after an out-of-memory result, so that the call is
  * worth repeating. */
 static bool made_room(CUresult result)
 {
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || !flw_homes_serve() || flw_captures_are_open() ||
-        flw_homes_trim() == 0) {
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !flw_live_contexts_serve() ||
+        flw_captures_are_open() || flw_live_contexts_trim() == 0) {
         return false;
     }
-    flw_home_count(&flw_home_counts.retries);
+    flw_live_context_count(&flw_live_context_counts.retries);
     return true;
 }
 
 static CUresult tried_again(CUresult result)
 {
     if (result == CUDA_SUCCESS) {
-        flw_home_count(&flw_home_counts.retries_served);
+        flw_live_context_count(&flw_live_context_counts.retries_served);
     }
     return result;
 }
 
 static void count_bypass(CUresult result, enum flw_bypass bypass)
 {
-    if (result == CUDA_SUCCESS && flw_homes_serve()) {
-        flw_home_count(&flw_home_counts.bypasses[bypass]);
+    if (result == CUDA_SUCCESS && flw_live_contexts_serve()) {
+        flw_live_context_count(&flw_live_context_counts.bypasses[bypass]);
     }
 }
 

@@ -7,9 +7,9 @@
 
 #include "fallow/publish.h"
 #include "preload/dlsym.h"
-#include "preload/reach.h"
+#include "preload/hook_use.h"
+#include "preload/log.h"
 #include "preload/runplace.h"
-#include "preload/say.h"
 #include "preload/settings.h"
 
 _Atomic int flw_life;
@@ -18,7 +18,7 @@ static void say_line(void *nothing, fallow_log_level level, const char *line)
 {
     (void)nothing;
     (void)level;
-    flw_say("%s", line);
+    flw_log_line("%s", line);
 }
 
 /* At the first use of the driver: publish later pools, if configured. A failure is one log line,
@@ -131,11 +131,13 @@ __attribute__((constructor)) static void start(void)
 /* Under `fallow run` the run's page is updated instead. */
 static void say_if_passed(void)
 {
-    if (flw_settings.mode != FLW_MODE_OFF && !flw_reach_is_reached() &&
-        flw_runplace_page() == NULL && flw_reach_has_near_driver() && !flw_reach_is_linked()) {
-        flw_say("not reached: libcuda.so.1 is loaded, but what uses it looked past this library "
-                "(RTLD_DEEPBIND, another preload's dlsym, or a loader of its own); the program ran "
-                "without Fallow");
+    if (flw_settings.mode != FLW_MODE_OFF && !flw_hook_use_is_reached() &&
+        flw_runplace_page() == NULL && flw_hook_use_has_near_driver() &&
+        !flw_hook_use_is_linked()) {
+        flw_log_line(
+            "not reached: libcuda.so.1 is loaded, but what uses it looked past this library "
+            "(RTLD_DEEPBIND, another preload's dlsym, or a loader of its own); the program ran "
+            "without Fallow");
     }
 }
 

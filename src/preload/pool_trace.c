@@ -4,13 +4,13 @@
 #include <stdatomic.h>
 
 #include "fallow/trace.h"
-#include "preload/homes.h"
+#include "preload/live_contexts.h"
+#include "preload/log.h"
 #include "preload/runplace.h"
-#include "preload/say.h"
 #include "preload/settings.h"
 #include "preload/tracer.h"
 
-/* Synchronization: homes.c creates one pool at a time. Recorders are only added; the end may run
+/* Synchronization: live_contexts.c creates one pool at a time. Recorders are only added; the end may run
  * while a thread creates one, which then has no end. */
 static struct {
     fallow_recorder *_Atomic recorders[FLW_HOMES_MAX];
@@ -35,8 +35,9 @@ static void record_pool(fallow_pool *pool, CUdevice device)
                        : 0u;
     if (number == FLW_HOMES_MAX ||
         !flw_tracer_name_file(&settings, place, traces.device_counts[place]++, path)) {
-        flw_say("recording: a pool is not recorded: %s; the program goes on",
-                number == FLW_HOMES_MAX ? "there were too many" : "its file's name is too long");
+        flw_log_line("recording: a pool is not recorded: %s; the program goes on",
+                     number == FLW_HOMES_MAX ? "there were too many"
+                                             : "its file's name is too long");
         return;
     }
     fallow_status status = fallow_record_start(pool, &config, &recorder);
@@ -44,14 +45,14 @@ static void record_pool(fallow_pool *pool, CUdevice device)
         atomic_store(&traces.recorders[number], recorder);
         atomic_store(&traces.count, number + 1);
     } else if (status != FALLOW_IO) { /* logged already */
-        flw_say("recording: cannot begin %s: %s; the program goes on", path,
-                fallow_status_message(status));
+        flw_log_line("recording: cannot begin %s: %s; the program goes on", path,
+                     fallow_status_message(status));
     }
 }
 
 void flw_pool_trace_begin(void)
 {
-    flw_homes_on_pool = record_pool;
+    flw_live_contexts_on_pool = record_pool;
 }
 
 /* A pool's recorder ends with the pool. */

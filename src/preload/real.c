@@ -9,9 +9,9 @@
 
 #include "preload/address_table.h"
 #include "preload/audit/audit.h"
+#include "preload/hook_use.h"
 #include "preload/inside.h"
-#include "preload/reach.h"
-#include "preload/rival.h"
+#include "preload/interposer.h"
 #include "preload/runplace.h"
 #include "preload/settings.h"
 #include "preload/trace_layer.h"
@@ -35,21 +35,21 @@ static void *find_behind(const char *symbol)
 
 /* Target of a hooked name until the driver is found, and for good if the driver lacks the name. A
  * program that links another driver than libcuda.so.1 gets that one's function. */
-#define X(symbol, base, since, parameters, arguments)                                \
-    static CUresult first_##symbol parameters                                        \
-    {                                                                                \
-        CUresult(*real) parameters = flw_real.symbol;                                \
-        if (!flw_real_ready()) {                                                     \
-            void *address = find_behind(#symbol);                                    \
-            if (address == NULL) {                                                   \
-                return CUDA_ERROR_NOT_INITIALIZED;                                   \
-            }                                                                        \
-            memcpy(&real, &address, sizeof real);                                    \
-            return real arguments;                                                   \
-        }                                                                            \
-        real = flw_real.symbol;                                                      \
-        atomic_fetch_add_explicit(&flw_reach.export_count, 1, memory_order_relaxed); \
-        return real == first_##symbol ? CUDA_ERROR_NOT_FOUND : real arguments;       \
+#define X(symbol, base, since, parameters, arguments)                                   \
+    static CUresult first_##symbol parameters                                           \
+    {                                                                                   \
+        CUresult(*real) parameters = flw_real.symbol;                                   \
+        if (!flw_real_ready()) {                                                        \
+            void *address = find_behind(#symbol);                                       \
+            if (address == NULL) {                                                      \
+                return CUDA_ERROR_NOT_INITIALIZED;                                      \
+            }                                                                           \
+            memcpy(&real, &address, sizeof real);                                       \
+            return real arguments;                                                      \
+        }                                                                               \
+        real = flw_real.symbol;                                                         \
+        atomic_fetch_add_explicit(&flw_hook_use.export_count, 1, memory_order_relaxed); \
+        return real == first_##symbol ? CUDA_ERROR_NOT_FOUND : real arguments;          \
     }
 FLW_HOOK_LIST(X)
 #undef X
@@ -189,7 +189,7 @@ static struct flw_address_table *publish(struct flw_address_table *_Atomic *plac
         munmap(table, sizeof *table);
         return expected;
     }
-    atomic_store_explicit(&flw_reach.is_learnt, true, memory_order_relaxed);
+    atomic_store_explicit(&flw_hook_use.is_learnt, true, memory_order_relaxed);
     flw_runplace_say(FLW_RUNPAGE_DRIVER);
     return table;
 }
@@ -271,7 +271,7 @@ static void check_mode(void *driver)
     if (flw_settings.mode == FLW_MODE_OFF) {
         return;
     }
-    flw_rival_look(driver);
+    flw_interposer_check(driver);
     if (flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT) {
         missing = find_missing(driver);
     }
@@ -343,7 +343,7 @@ static void *answer(const struct flw_address *pair, void *address, _Atomic uint6
         return address;
     }
     atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&flw_reach.answers[pair->hook], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&flw_hook_use.answers[pair->hook], 1, memory_order_relaxed);
     return (void *)pair->wrapper;
 }
 
@@ -362,7 +362,7 @@ void *flw_real_substitute(void *address, bool *out_learnt)
         return address;
     }
     return answer(flw_address_table_find(table, (uintptr_t)address), address,
-                  &flw_reach.dlsym_count);
+                  &flw_hook_use.dlsym_count);
 }
 
 /* Return the real cuGetProcAddress's result; 0: none. */
@@ -416,5 +416,5 @@ void *flw_real_substitute_versioned(void *address)
         flw_inside_leave();
     }
     return answer(table == NULL ? NULL : flw_address_table_find(table, (uintptr_t)address), address,
-                  &flw_reach.proc_address_count);
+                  &flw_hook_use.proc_address_count);
 }

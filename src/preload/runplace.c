@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "preload/reach.h"
+#include "preload/hook_use.h"
 #include "preload/settings.h"
 
 #define KEY "state:"
@@ -46,10 +46,10 @@ void flw_runplace_leave(void)
         flw_runplace_say(FLW_RUNPAGE_OFF);
     }
     uint32_t flags = atomic_load(&place->flags);
-    if (flw_reach_is_reached()) {
+    if (flw_hook_use_is_reached()) {
         flw_runplace_say(FLW_RUNPAGE_REACHED);
-    } else if ((flags & (FLW_RUNPAGE_DRIVER | FLW_RUNPAGE_OFF)) == 0 && flw_reach_has_driver()) {
-        flw_runplace_say(flw_reach_is_linked() ? FLW_RUNPAGE_DRIVER : FLW_RUNPAGE_PASSED);
+    } else if ((flags & (FLW_RUNPAGE_DRIVER | FLW_RUNPAGE_OFF)) == 0 && flw_hook_use_has_driver()) {
+        flw_runplace_say(flw_hook_use_is_linked() ? FLW_RUNPAGE_DRIVER : FLW_RUNPAGE_PASSED);
     }
     flw_runplace_say(FLW_RUNPAGE_ENDED);
 }

@@ -10,7 +10,7 @@
 #include <sys/auxv.h>
 
 #include "base/setting.h"
-#include "preload/say.h"
+#include "preload/log.h"
 #include "record/callstack.h"
 
 struct flw_settings flw_settings;
@@ -214,10 +214,10 @@ bool flw_settings_ready(void)
     if (getauxval(AT_SECURE) != 0) {
         set_defaults(&flw_settings);
         flw_settings.mode = FLW_MODE_OFF;
-        flw_say("a privileged program (setuid, setgid or capabilities) runs without Fallow");
+        flw_log_line("a privileged program (setuid, setgid or capabilities) runs without Fallow");
     } else if (!flw_settings_parse(&flw_settings, secure_getenv("FALLOW"),
                                    program_invocation_short_name, message)) {
-        flw_say("%s; the program runs without Fallow", message);
+        flw_log_line("%s; the program runs without Fallow", message);
     }
     atomic_store_explicit(&reading, READ, memory_order_release);
     return true;
@@ -230,6 +230,6 @@ void flw_settings_switch_off(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    flw_say("%s; the program runs without Fallow", line);
+    flw_log_line("%s; the program runs without Fallow", line);
     flw_settings.mode = FLW_MODE_OFF;
 }

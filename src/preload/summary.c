@@ -16,9 +16,9 @@
 #include "base/thread.h"
 #include "pool/extensions/stats.h"
 #include "pool/state/table.h"
-#include "preload/homes.h"
+#include "preload/hook_use.h"
 #include "preload/life.h"
-#include "preload/reach.h"
+#include "preload/live_contexts.h"
 #include "preload/runplace.h"
 
 static bool is_forked; /* the file with this name is the parent's */
@@ -95,22 +95,22 @@ static void gather(void)
     all.mode = flw_settings.mode;
     all.process = (int)getpid();
     snprintf(all.program, sizeof all.program, "%s", program_invocation_short_name);
-    all.dlsym_count = flw_reach.dlsym_count;
-    all.proc_address_count = flw_reach.proc_address_count;
-    all.linked_count = flw_reach.export_count;
+    all.dlsym_count = flw_hook_use.dlsym_count;
+    all.proc_address_count = flw_hook_use.proc_address_count;
+    all.linked_count = flw_hook_use.export_count;
     all.is_trace = flw_settings.mode == FLW_MODE_TRACE;
     flw_pool_table_each(add_pool, &all);
     raise_peaks(&all.sum);
     flw_tracer_sum(&all.trace);
     flw_poison_sum(&all.poison);
     for (unsigned i = 0; i < FLW_BYPASS_COUNT; i++) {
-        all.bypasses[i] = read_count(&flw_home_counts.bypasses[i]);
+        all.bypasses[i] = read_count(&flw_live_context_counts.bypasses[i]);
     }
-    all.foreign_frees = read_count(&flw_home_counts.foreign_frees);
-    all.double_frees = read_count(&flw_home_counts.double_frees);
-    all.retries = read_count(&flw_home_counts.retries);
-    all.retries_served = read_count(&flw_home_counts.retries_served);
-    all.contexts_ended = read_count(&flw_home_counts.contexts_ended);
+    all.foreign_frees = read_count(&flw_live_context_counts.foreign_frees);
+    all.double_frees = read_count(&flw_live_context_counts.double_frees);
+    all.retries = read_count(&flw_live_context_counts.retries);
+    all.retries_served = read_count(&flw_live_context_counts.retries_served);
+    all.contexts_ended = read_count(&flw_live_context_counts.contexts_ended);
 }
 
 /* ---- post to the page of `fallow run` */
@@ -193,7 +193,7 @@ void flw_summary_post_last(void)
 static void end(void)
 {
     if (flw_settings.stats_file[0] == '\0' || flw_settings.mode == FLW_MODE_OFF ||
-        flw_life_state() == FLW_LIFE_DEAD || !flw_reach_is_reached()) {
+        flw_life_state() == FLW_LIFE_DEAD || !flw_hook_use_is_reached()) {
         return;
     }
     flw_tracer_finish(); /* so that the last errors count */
@@ -217,7 +217,7 @@ static void note_fork(void)
 
 static void start(void)
 {
-    flw_homes_on_end = add_ended;
+    flw_live_contexts_on_end = add_ended;
 }
 
 const struct flw_part flw_part_summary = {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "preload/filename.h"
-#include "preload/say.h"
+#include "preload/log.h"
 
 #define LINE_BYTES 900
 
@@ -53,10 +53,10 @@ void flw_summary_write(const struct flw_summary *summary, const char *place, boo
     char path[FLW_FILENAME_BYTES], line[LINE_BYTES];
     if (strcmp(place, "-") == 0) {
         flw_summary_print_line(summary, line, sizeof line);
-        flw_say("%s", line);
+        flw_log_line("%s", line);
     } else if (!flw_filename_of_process(place, ours, summary->process, path)) {
-        flw_say("cannot write statistics: the file's name is too long");
+        flw_log_line("cannot write statistics: the file's name is too long");
     } else if (!write_file(summary, path)) {
-        flw_say("cannot write statistics to %s: %s", path, strerror(errno));
+        flw_log_line("cannot write statistics to %s: %s", path, strerror(errno));
     }
 }

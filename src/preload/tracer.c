@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "preload/log.h"
 #include "preload/runpage.h"
-#include "preload/say.h"
 #include "record/recorder.h"
 
 #define PLACES     (FLW_TRACER_DEVICES + 1)
@@ -109,10 +109,10 @@ bool flw_tracer_name_file(const struct flw_tracer_settings *settings, unsigned p
 
 /* ---- recordings */
 
-static void look_up(void *context, struct flw_warm *warm, struct flw_names *names)
+static void look_up(void *context, struct flw_initial_blocks *initial, struct flw_names *names)
 {
     (void)context; /* allocations before the first recorded call are unknown */
-    (void)warm;
+    (void)initial;
     (void)names;
 }
 
@@ -138,7 +138,7 @@ static void log_line(void *context, bool is_error, const char *line)
 {
     (void)context;
     if (is_error) {
-        flw_say("%s; the program goes on", line);
+        flw_log_line("%s; the program goes on", line);
     }
 }
 
@@ -147,9 +147,9 @@ static struct flw_callstacks *take_callstacks(void)
 {
     struct flw_callstacks *all = tracer.settings.stack_depth > 0 ? flw_callstacks_shared() : NULL;
     if (all == NULL && tracer.settings.stack_depth > 0) {
-        flw_say("recording: no memory for call stacks; the program goes on, without them");
+        flw_log_line("recording: no memory for call stacks; the program goes on, without them");
     } else if (all != NULL && !flw_callstacks_are_quick(all)) {
-        flw_say(
+        flw_log_line(
             "recording: a call stack takes some us; with libunwind.so.8 (package libunwind8) it takes "
             "some 0.3");
     }
@@ -179,9 +179,9 @@ static struct flw_recorder *make_recorder(unsigned place)
     }
     if (status != FALLOW_OK) {
         if (status != FALLOW_IO) { /* logged already */
-            flw_say("recording: cannot begin %s: %s; the program goes on",
-                    is_named ? path : "a file, its name is too long",
-                    fallow_status_message(status));
+            flw_log_line("recording: cannot begin %s: %s; the program goes on",
+                         is_named ? path : "a file, its name is too long",
+                         fallow_status_message(status));
         }
         detach(&tracer.has_failed[place]);
         recorder = NULL; /* the rest stays: the thread may be running */

@@ -13,21 +13,21 @@
 
 #define SLOTS_A_LOCK 4096 /* processed before other threads get the heap's lock */
 
-_Static_assert(FLW_BULLETIN_STAGES == FLW_STAGE_COUNT, "a stage, a number");
-_Static_assert(FLW_BULLETIN_CLASSES == FLW_CLASS_COUNT + 1, "the classes, and runs");
+_Static_assert(FLW_STATS_PAGE_STAGES == FLW_STAGE_COUNT, "a stage, a number");
+_Static_assert(FLW_STATS_PAGE_CLASSES == FLW_CLASS_COUNT + 1, "the classes, and runs");
 
 /* ---- rows: one for each stream number; 0 is for memory of no single stream */
 
-static struct flw_bulletin_stream *row_of(struct flw_collector *collector,
-                                          const struct flw_heap *heap, uint64_t stream_number)
+static struct flw_stats_page_stream *row_of(struct flw_collector *collector,
+                                            const struct flw_heap *heap, uint64_t stream_number)
 {
     uint32_t number = (uint32_t)(stream_number >> FLW_STREAM_NUMBER_SHIFT);
     if (collector->row_of[number] == 0) {
-        struct flw_bulletin_stream *row = &collector->rows[collector->row_count];
+        struct flw_stats_page_stream *row = &collector->rows[collector->row_count];
         collector->number_of[collector->row_count] = number;
         collector->row_of[number] = ++collector->row_count;
-        *row = (struct flw_bulletin_stream){
-            .kind = number == 0 ? FLW_BULLETIN_SHARED : FLW_BULLETIN_GONE,
+        *row = (struct flw_stats_page_stream){
+            .kind = number == 0 ? FLW_STATS_PAGE_SHARED : FLW_STATS_PAGE_GONE,
             .id = flw_stream_ids_find(&heap->stream_ids, stream_number)};
     }
     return &collector->rows[collector->row_of[number] - 1];
@@ -61,7 +61,7 @@ static void add_domain(struct flw_collector *collector, const struct flw_heap *h
                        const struct flw_domain *domain)
 {
     uint64_t run_bytes = flw_domain_run_bytes(domain);
-    struct flw_bulletin_stream *row =
+    struct flw_stats_page_stream *row =
         row_of(collector, heap, domain->index == FLW_UNOWNED ? 0 : domain->stream_number);
     collector->free_run_bytes += run_bytes;
     if (domain->capture != 0) {
@@ -70,7 +70,7 @@ static void add_domain(struct flw_collector *collector, const struct flw_heap *h
     }
     row->free_bytes += run_bytes + batch_bytes(domain);
     if (domain->ops == &flw_order_stream && domain->is_known) {
-        row->kind = FLW_BULLETIN_STREAM;
+        row->kind = FLW_STATS_PAGE_STREAM;
         row->handle = (uint64_t)(uintptr_t)domain->stream;
     }
     for (const struct flw_fence *fence = domain->oldest; fence != NULL; fence = fence->next) {
@@ -99,7 +99,7 @@ static FLW_SNAPSHOT uint64_t read_word(const uint64_t *word)
 }
 
 static FLW_SNAPSHOT void add_cache(struct flw_collector *collector, struct flw_tcache *cache,
-                                   struct flw_bulletin_stream *row)
+                                   struct flw_stats_page_stream *row)
 {
     uint64_t allocs = read_word(&cache->run_pops), misses = read_word(&cache->misses);
     uint64_t cached = read_word(&cache->run_bytes);
@@ -129,7 +129,8 @@ static void add_caches(struct flw_collector *collector, struct flw_pool *pool)
 /* ---- spans */
 
 static void add_slot(struct flw_collector *collector, const struct flw_heap *heap,
-                     const struct flw_slot *slot, struct flw_bulletin_class *class, uint64_t bytes)
+                     const struct flw_slot *slot, struct flw_stats_page_class *class,
+                     uint64_t bytes)
 {
     uint64_t state = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE) & FLW_SLOT_STATE_MASK;
     if (state == FLW_SLOT_FREE) {
@@ -140,7 +141,7 @@ static void add_slot(struct flw_collector *collector, const struct flw_heap *hea
         return;
     }
     uint64_t allocation = __atomic_load_n(&slot->allocation, __ATOMIC_RELAXED);
-    struct flw_bulletin_stream *row = row_of(collector, heap, allocation);
+    struct flw_stats_page_stream *row = row_of(collector, heap, allocation);
     class->live_count++;
     class->live_bytes += bytes;
     class->requested_bytes += flw_allocation_bytes(allocation);
@@ -157,7 +158,7 @@ static uint32_t add_slab(struct flw_collector *collector, const struct flw_heap 
     if (part->run == NULL || part->run->u.run.slab != slab) {
         return 1; /* serves none */
     }
-    struct flw_bulletin_class *class = &collector->classes[part->class_index];
+    struct flw_stats_page_class *class = &collector->classes[part->class_index];
     uint64_t slot_bytes = flw_class_bytes(part->class_index);
     class->reserved_bytes += flw_run_bytes(part->run);
     for (uint32_t i = 0; i < part->carved_count; i++) {
@@ -170,7 +171,7 @@ static uint32_t add_slab(struct flw_collector *collector, const struct flw_heap 
 static void add_run(struct flw_collector *collector, const struct flw_heap *heap,
                     const struct flw_span *run)
 {
-    struct flw_bulletin_class *class = &collector->classes[FLW_CLASS_COUNT];
+    struct flw_stats_page_class *class = &collector->classes[FLW_CLASS_COUNT];
     if (run->u.run.state == FLW_RUN_DEFERRED) {
         class->reserved_bytes += flw_run_bytes(run);
         class->deferred_bytes += flw_run_bytes(run);
@@ -202,14 +203,14 @@ static void add_spans(struct flw_collector *collector, struct flw_heap *heap)
     } while (span != NULL);
 }
 
-/* ---- composing the bulletin */
+/* ---- composing the stats page */
 
 static void copy_stats(const fallow_stats *stats, uint64_t *value)
 {
 #define FROM_STATS(name)            value[FLW_VALUE_##name] = stats->name;
 #define FROM_POOL(name)             /* copy_rest */
 #define X(name, source, kind, help) FROM_##source(name)
-    FLW_BULLETIN_VALUES(X)
+    FLW_STATS_PAGE_VALUES(X)
 #undef X
 #undef FROM_POOL
 #undef FROM_STATS
@@ -235,18 +236,18 @@ static void copy_rest(struct flw_pool *pool, uint64_t *value)
     value[FLW_VALUE_has_context_order] = flw_pool_has_epochs(pool);
 }
 
-static uint64_t free_bytes_of(const struct flw_bulletin_class *class)
+static uint64_t free_bytes_of(const struct flw_stats_page_class *class)
 {
     uint64_t used = class->live_bytes + class->cached_bytes + class->deferred_bytes;
     return class->reserved_bytes > used ? class->reserved_bytes - used : 0;
 }
 
-static void copy_classes(struct flw_collector *collector, struct flw_bulletin_pool *out)
+static void copy_classes(struct flw_collector *collector, struct flw_stats_page_pool *out)
 {
     uint64_t free_bytes = collector->free_run_bytes;
     out->class_count = 0;
-    for (unsigned c = 0; c < FLW_BULLETIN_CLASSES; c++) {
-        struct flw_bulletin_class *class = &collector->classes[c];
+    for (unsigned c = 0; c < FLW_STATS_PAGE_CLASSES; c++) {
+        struct flw_stats_page_class *class = &collector->classes[c];
         if (class->reserved_bytes != 0) {
             class->size_bytes = c < FLW_CLASS_COUNT ? flw_class_bytes(c) : 0;
             out->classes[out->class_count++] = *class;
@@ -256,32 +257,33 @@ static void copy_classes(struct flw_collector *collector, struct flw_bulletin_po
     out->value[FLW_VALUE_free_bytes] = free_bytes;
 }
 
-static uint64_t held_bytes(const struct flw_bulletin_stream *row)
+static uint64_t held_bytes(const struct flw_stats_page_stream *row)
 {
     return row->live_bytes + row->cached_bytes + row->free_bytes + row->captured_bytes;
 }
 
-static bool comes_before(const struct flw_bulletin_stream *a, const struct flw_bulletin_stream *b)
+static bool comes_before(const struct flw_stats_page_stream *a,
+                         const struct flw_stats_page_stream *b)
 {
     uint64_t first = held_bytes(a), second = held_bytes(b);
     return first != second ? first > second : a->id < b->id;
 }
 
 /* Move the first `most` of the order to the front. */
-static void select_rows(struct flw_bulletin_stream *rows, uint32_t count, uint32_t most)
+static void select_rows(struct flw_stats_page_stream *rows, uint32_t count, uint32_t most)
 {
     for (uint32_t i = 0; i < most; i++) {
         uint32_t first = i;
         for (uint32_t j = i + 1; j < count; j++) {
             first = comes_before(&rows[j], &rows[first]) ? j : first;
         }
-        struct flw_bulletin_stream moved = rows[i];
+        struct flw_stats_page_stream moved = rows[i];
         rows[i] = rows[first];
         rows[first] = moved;
     }
 }
 
-static void add_row(struct flw_bulletin_stream *sum, const struct flw_bulletin_stream *row)
+static void add_row(struct flw_stats_page_stream *sum, const struct flw_stats_page_stream *row)
 {
     sum->live_count += row->live_count;
     sum->live_bytes += row->live_bytes;
@@ -295,17 +297,17 @@ static void add_row(struct flw_bulletin_stream *sum, const struct flw_bulletin_s
     sum->fence_count += row->fence_count;
 }
 
-static void copy_rows(struct flw_collector *collector, struct flw_bulletin_pool *out)
+static void copy_rows(struct flw_collector *collector, struct flw_stats_page_pool *out)
 {
-    struct flw_bulletin_stream rest = {.kind = FLW_BULLETIN_REST};
+    struct flw_stats_page_stream rest = {.kind = FLW_STATS_PAGE_REST};
     uint32_t count = 0;
     for (uint32_t i = 0; i < collector->row_count; i++) { /* streams without any memory left */
-        const struct flw_bulletin_stream *row = &collector->rows[i];
-        if (row->kind == FLW_BULLETIN_STREAM || held_bytes(row) != 0 || row->fence_count != 0) {
+        const struct flw_stats_page_stream *row = &collector->rows[i];
+        if (row->kind == FLW_STATS_PAGE_STREAM || held_bytes(row) != 0 || row->fence_count != 0) {
             collector->rows[count++] = *row;
         }
     }
-    out->stream_count = (uint32_t)flw_min(count, FLW_BULLETIN_STREAMS);
+    out->stream_count = (uint32_t)flw_min(count, FLW_STATS_PAGE_STREAMS);
     select_rows(collector->rows, count, out->stream_count);
     memcpy(out->streams, collector->rows, out->stream_count * sizeof *collector->rows);
     for (uint32_t i = out->stream_count; i < count; i++) {
@@ -323,7 +325,7 @@ static void copy_rows(struct flw_collector *collector, struct flw_bulletin_pool 
 static bool add_line(char *frames, size_t *used, const char *text)
 {
     size_t bytes = strlen(text);
-    if (bytes + 2 > FLW_BULLETIN_FRAMES_BYTES - *used) {
+    if (bytes + 2 > FLW_STATS_PAGE_FRAMES_BYTES - *used) {
         return false;
     }
     for (size_t i = 0; i < bytes; i++) {
@@ -341,7 +343,7 @@ static bool add_frame(char *frames, size_t *used, const struct flw_callframe *fr
     snprintf(line, sizeof line, "%" PRIu32, frame->line);
     if (!add_line(frames, used, frame->function) || !add_line(frames, used, frame->file) ||
         !add_line(frames, used, line)) {
-        memset(frames + before, 0, FLW_BULLETIN_FRAMES_BYTES - before);
+        memset(frames + before, 0, FLW_STATS_PAGE_FRAMES_BYTES - before);
         *used = before;
         return false;
     }
@@ -362,40 +364,40 @@ static void add_frames(struct flw_callstacks *all, uint32_t number, char *frames
     }
 }
 
-static void copy_holders(struct flw_pool *pool, struct flw_bulletin_pool *out)
+static void copy_holders(struct flw_pool *pool, struct flw_stats_page_pool *out)
 {
-    struct flw_scribe_holder holders[FLW_BULLETIN_HOLDERS], rest;
+    struct flw_trace_file_holder holders[FLW_STATS_PAGE_HOLDERS], rest;
     out->holder_count =
-        (uint32_t)flw_recording_list_holders(pool, holders, FLW_BULLETIN_HOLDERS, &rest);
+        (uint32_t)flw_recording_list_holders(pool, holders, FLW_STATS_PAGE_HOLDERS, &rest);
     for (uint32_t i = 0; i < out->holder_count; i++) {
-        out->holders[i] = (struct flw_bulletin_holder){
+        out->holders[i] = (struct flw_stats_page_holder){
             .stack_count = 1, .live_count = holders[i].count, .requested_bytes = holders[i].bytes};
         add_frames(flw_callstacks_shared(), holders[i].stack, out->holders[i].frames);
     }
     if (rest.count > 0) {
-        out->holders[out->holder_count++] = (struct flw_bulletin_holder){
+        out->holders[out->holder_count++] = (struct flw_stats_page_holder){
             .stack_count = rest.stack, .live_count = rest.count, .requested_bytes = rest.bytes};
     }
 }
 
 static void add_arena(void *context, const fallow_arena_stats *stats)
 {
-    struct flw_bulletin_pool *out = context;
+    struct flw_stats_page_pool *out = context;
     out->value[FLW_VALUE_arena_count]++;
     out->value[FLW_VALUE_arena_bytes] += stats->scratch_bytes + stats->persistent_bytes;
-    if (out->arena_count < FLW_BULLETIN_ARENAS) {
-        struct flw_bulletin_arena *arena = &out->arenas[out->arena_count++];
-        *arena = (struct flw_bulletin_arena){.scratch_bytes = stats->scratch_bytes,
-                                             .persistent_bytes = stats->persistent_bytes,
-                                             .lease_count = stats->lease_count,
-                                             .capture_count = stats->capture_count,
-                                             .is_leased = stats->is_leased,
-                                             .is_locked = stats->is_locked};
+    if (out->arena_count < FLW_STATS_PAGE_ARENAS) {
+        struct flw_stats_page_arena *arena = &out->arenas[out->arena_count++];
+        *arena = (struct flw_stats_page_arena){.scratch_bytes = stats->scratch_bytes,
+                                               .persistent_bytes = stats->persistent_bytes,
+                                               .lease_count = stats->lease_count,
+                                               .capture_count = stats->capture_count,
+                                               .is_leased = stats->is_leased,
+                                               .is_locked = stats->is_locked};
         snprintf(arena->name, sizeof arena->name, "%s", stats->name);
     }
 }
 
-static void copy_arenas(struct flw_pool *pool, struct flw_bulletin_pool *out)
+static void copy_arenas(struct flw_pool *pool, struct flw_stats_page_pool *out)
 {
     out->value[FLW_VALUE_arena_count] = out->value[FLW_VALUE_arena_bytes] = 0;
     out->arena_count = 0;
@@ -403,7 +405,7 @@ static void copy_arenas(struct flw_pool *pool, struct flw_bulletin_pool *out)
 }
 
 void flw_collect_pool(struct flw_collector *collector, struct flw_pool *pool,
-                      struct flw_bulletin_pool *out_pool)
+                      struct flw_stats_page_pool *out_pool)
 {
     fallow_stats stats;
     memset(collector->classes, 0, sizeof collector->classes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the process's board: the users, the thread that posts bulletins, fork and exit.
+ * Owns: the process's stats file: the users, the thread that posts stats pages, fork and exit.
  *
  * Lock: a system mutex, held over start and stop, including the wait for the thread. The thread
  * never takes it. No ranked lock is held when it is taken. */
@@ -17,8 +17,8 @@
 
 #include "base/sized.h"
 #include "base/thread.h"
-#include "publish/board_file.h"
 #include "publish/collect.h"
+#include "publish/stats_file_lock.h"
 
 #define PAUSE_NS     20000000 /* after an answer: an upper bound for the rate of answers */
 #define STACK_BYTES  (128 * 1024)
@@ -27,16 +27,16 @@
 /* Memory of the thread. Mapped, since the program's host memory is not ours to use. */
 struct scratch {
     struct flw_collector collector;
-    struct flw_bulletin_pool pool;
-    struct flw_bulletin_writer writer;
+    struct flw_stats_page_pool pool;
+    struct flw_stats_page_writer writer;
     uint64_t pool_total;
-    unsigned char body[FLW_BOARD_BODY_BYTES];
+    unsigned char body[FLW_STATS_FILE_BODY_BYTES];
 };
 
 static struct {
     pthread_mutex_t mutex;
     unsigned user_count;
-    struct flw_board board;
+    struct flw_stats_file stats_file;
     struct scratch *scratch;
     pthread_t thread;
     _Atomic uint32_t stops; /* 1: the thread must end */
@@ -50,19 +50,19 @@ static void visit(struct flw_pool *pool, void *context)
     struct scratch *scratch = context;
     scratch->pool_total++;
     flw_collect_pool(&scratch->collector, pool, &scratch->pool);
-    flw_bulletin_add(&scratch->writer, &scratch->pool);
+    flw_stats_page_add(&scratch->writer, &scratch->pool);
 }
 
 static size_t compose(struct scratch *scratch)
 {
-    struct flw_bulletin bulletin = {.process = (uint64_t)getpid()};
-    snprintf(bulletin.name, sizeof bulletin.name, "%s", program_invocation_short_name);
+    struct flw_stats_page stats_page = {.process = (uint64_t)getpid()};
+    snprintf(stats_page.name, sizeof stats_page.name, "%s", program_invocation_short_name);
     scratch->pool_total = 0;
-    flw_bulletin_begin(&scratch->writer, scratch->body, sizeof scratch->body);
+    flw_stats_page_begin(&scratch->writer, scratch->body, sizeof scratch->body);
     flw_pool_table_each(visit, scratch);
-    bulletin.pool_total = scratch->pool_total;
-    bulletin.clock_ns = flw_clock_fine_ns();
-    return flw_bulletin_end(&scratch->writer, &bulletin);
+    stats_page.pool_total = scratch->pool_total;
+    stats_page.clock_ns = flw_clock_fine_ns();
+    return flw_stats_page_end(&scratch->writer, &stats_page);
 }
 
 static void *publish(void *argument)
@@ -70,14 +70,14 @@ static void *publish(void *argument)
     struct scratch *scratch = argument;
     (void)pthread_setname_np(pthread_self(), "fallow-publish");
     for (;;) {
-        flw_board_await(&publisher.board);
+        flw_stats_file_await(&publisher.stats_file);
         if (atomic_load(&publisher.stops) != 0) {
             return NULL;
         }
-        if (flw_board_is_asked(&publisher.board)) {
-            uint32_t question = flw_board_question(&publisher.board);
-            flw_board_answer(&publisher.board, question, scratch->body, compose(scratch));
-            flw_board_sleep(&publisher.stops, 0, PAUSE_NS);
+        if (flw_stats_file_is_asked(&publisher.stats_file)) {
+            uint32_t question = flw_stats_file_question(&publisher.stats_file);
+            flw_stats_file_answer(&publisher.stats_file, question, scratch->body, compose(scratch));
+            flw_stats_file_sleep(&publisher.stops, 0, PAUSE_NS);
         }
     }
 }
@@ -107,7 +107,7 @@ static void release(void)
 static void forget(void)
 {
     pthread_mutex_init(&publisher.mutex, NULL);
-    flw_board_forget(&publisher.board);
+    flw_stats_file_forget(&publisher.stats_file);
     drop_scratch();
     atomic_store(&publisher.stops, 0);
     publisher.user_count = 0;
@@ -128,7 +128,7 @@ static bool watch_forks(void)
 FLW_DEFINE_INIT_SIZED(fallow_publish_config)
 
 /* `mutex` held. */
-static fallow_status begin(const char *directory, char message[FLW_BOARD_MESSAGE_BYTES])
+static fallow_status begin(const char *directory, char message[FLW_STATS_FILE_MESSAGE_BYTES])
 {
     if (!publisher.watches_forks) {
         publisher.watches_forks = watch_forks();
@@ -136,21 +136,21 @@ static fallow_status begin(const char *directory, char message[FLW_BOARD_MESSAGE
     void *scratch = mmap(NULL, sizeof *publisher.scratch, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (scratch == MAP_FAILED || !publisher.watches_forks) {
-        snprintf(message, FLW_BOARD_MESSAGE_BYTES,
+        snprintf(message, FLW_STATS_FILE_MESSAGE_BYTES,
                  "nothing is published for fallow top: out of host memory");
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
     publisher.scratch = scratch;
-    if (!flw_board_post(&publisher.board, directory, message)) {
+    if (!flw_stats_file_post(&publisher.stats_file, directory, message)) {
         drop_scratch();
         return FALLOW_IO;
     }
     atomic_store(&publisher.stops, 0);
     int error = flw_thread_start(&publisher.thread, STACK_BYTES, publish, publisher.scratch);
     if (error != 0) {
-        snprintf(message, FLW_BOARD_MESSAGE_BYTES,
+        snprintf(message, FLW_STATS_FILE_MESSAGE_BYTES,
                  "nothing is published for fallow top: no thread: %s", strerror(error));
-        flw_board_remove(&publisher.board);
+        flw_stats_file_remove(&publisher.stats_file);
         drop_scratch();
         return FALLOW_IO;
     }
@@ -160,7 +160,7 @@ static fallow_status begin(const char *directory, char message[FLW_BOARD_MESSAGE
 fallow_status fallow_publish_start(const fallow_publish_config *given)
 {
     fallow_publish_config config = {0};
-    char message[FLW_BOARD_MESSAGE_BYTES] = "";
+    char message[FLW_STATS_FILE_MESSAGE_BYTES] = "";
     fallow_status status = FALLOW_OK;
     int saved = errno;
     if (given != NULL) {
@@ -171,7 +171,8 @@ fallow_status fallow_publish_start(const fallow_publish_config *given)
     }
     pthread_mutex_lock(&publisher.mutex);
     if (publisher.user_count == 0) {
-        status = begin(config.directory != NULL ? config.directory : FLW_BOARD_DIRECTORY, message);
+        status =
+            begin(config.directory != NULL ? config.directory : FLW_STATS_FILE_DIRECTORY, message);
     }
     publisher.user_count += status == FALLOW_OK;
     pthread_mutex_unlock(&publisher.mutex);
@@ -186,15 +187,15 @@ fallow_status fallow_publish_start(const fallow_publish_config *given)
 static bool end(const struct timespec *until)
 {
     atomic_store(&publisher.stops, 1);
-    flw_board_wake(&publisher.stops);
-    flw_board_interrupt(&publisher.board);
+    flw_stats_file_wake(&publisher.stops);
+    flw_stats_file_interrupt(&publisher.stats_file);
     int error = until == NULL ? pthread_join(publisher.thread, NULL)
                               : pthread_timedjoin_np(publisher.thread, NULL, until);
     if (error != 0) {
-        (void)unlink(publisher.board.path);
+        (void)unlink(publisher.stats_file.path);
         return false;
     }
-    flw_board_remove(&publisher.board);
+    flw_stats_file_remove(&publisher.stats_file);
     drop_scratch();
     return true;
 }
@@ -210,7 +211,7 @@ void fallow_publish_stop(void)
     errno = saved;
 }
 
-/* Remove the board at the end of the process. A caller of exit() in a signal handler may hold
+/* Remove the stats file at the end of the process. A caller of exit() in a signal handler may hold
  * something that the thread waits for, so the wait has a limit. */
 __attribute__((destructor)) static void leave(void)
 {

@@ -6,7 +6,7 @@
  * No thread is stopped: a ring is copied while its owner continues, and records that the owner may
  * have overwritten meanwhile are dropped. The rings reach back to different times. Before the
  * latest of these, records are missing, so the dump begins there; the blocks allocated then follow
- * from those allocated now and the records since (warm.h).
+ * from those allocated now and the records since (initial_blocks.h).
  *
  * On a busy machine, or with small rings, a ring may wrap around while another is copied, again
  * and again, so that no common range is left. Then owners are held during a copy. */
@@ -28,7 +28,7 @@ struct dump {
     size_t count;
     struct flw_tsc_pair now;
     uint64_t begin_ticks, until_ticks;
-    struct flw_warm warm;
+    struct flw_initial_blocks initial;
 };
 
 static void drop_copies(struct dump *dump)
@@ -37,7 +37,7 @@ static void drop_copies(struct dump *dump)
         free((void *)(uintptr_t)dump->runs[i].words);
     }
     free(dump->runs);
-    flw_warm_finish(&dump->warm);
+    flw_initial_blocks_finish(&dump->initial);
 }
 
 static uint64_t ticks_of(const struct flw_merge_run *run, uint64_t number)
@@ -115,7 +115,7 @@ static bool copy_each(struct flw_recorder *recorder, struct flw_ring *rings, str
 static bool copy_rings(struct flw_recorder *recorder, struct dump *dump, bool holds)
 {
     const struct flw_recorder_host *host = &recorder->settings.host;
-    host->look_up(host->context, &dump->warm, &recorder->names);
+    host->look_up(host->context, &dump->initial, &recorder->names);
     struct flw_ring *rings = atomic_load_explicit(&recorder->rings, memory_order_acquire);
     size_t count = 0;
     for (const struct flw_ring *ring = rings; ring != NULL; ring = ring->next) {
@@ -163,37 +163,37 @@ static bool tell_all(struct dump *dump)
     }
     memcpy(merge.runs, dump->runs, bytes);
     while (flw_merge_next(&merge, &record)) {
-        flw_warm_tell(&dump->warm, &record);
+        flw_initial_blocks_update(&dump->initial, &record);
     }
     free(merge.runs);
-    flw_warm_settle(&dump->warm);
-    return !dump->warm.has_failed;
+    flw_initial_blocks_sort(&dump->initial);
+    return !dump->initial.has_failed;
 }
 
 /* Write everything into the descriptor's file and close it. */
 static bool write_all(struct flw_recorder *recorder, struct dump *dump, int fd,
                       const char **out_why)
 {
-    struct flw_scribe_settings file = {.fd = fd,
-                                       .device = recorder->settings.device,
-                                       .uses_tsc = recorder->uses_tsc,
-                                       .is_whole = false,
-                                       .wall_ns = recorder->wall_ns,
-                                       .zero = recorder->zero,
-                                       .names = &recorder->names,
-                                       .callstacks = recorder->settings.callstacks};
-    struct flw_scribe *scribe = flw_scribe_open(&file);
-    if (scribe == NULL) {
+    struct flw_trace_file_settings file = {.fd = fd,
+                                           .device = recorder->settings.device,
+                                           .uses_tsc = recorder->uses_tsc,
+                                           .is_whole = false,
+                                           .wall_ns = recorder->wall_ns,
+                                           .zero = recorder->zero,
+                                           .names = &recorder->names,
+                                           .callstacks = recorder->settings.callstacks};
+    struct flw_trace_file *trace_file = flw_trace_file_open(&file);
+    if (trace_file == NULL) {
         return false;
     }
     struct flw_merge merge = rewind_runs(dump);
-    bool is_written = flw_scribe_start(scribe, &dump->warm) &&
-                      flw_scribe_take(scribe, &merge, &recorder->zero, &dump->now) &&
-                      flw_scribe_end(scribe, 0);
+    bool is_written = flw_trace_file_start(trace_file, &dump->initial) &&
+                      flw_trace_file_write(trace_file, &merge, &recorder->zero, &dump->now) &&
+                      flw_trace_file_end(trace_file, 0);
     if (!is_written) {
-        *out_why = flw_scribe_problem(scribe);
+        *out_why = flw_trace_file_problem(trace_file);
     }
-    if (!flw_scribe_close(scribe) && is_written) {
+    if (!flw_trace_file_close(trace_file) && is_written) {
         *out_why = strerror(EIO);
         is_written = false;
     }

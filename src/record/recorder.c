@@ -36,20 +36,20 @@ static void say(const struct flw_recorder *recorder, bool is_error, const char *
 
 static fallow_status open_file(struct flw_recorder *recorder)
 {
-    struct flw_scribe_settings file = {.device = recorder->settings.device,
-                                       .uses_tsc = recorder->uses_tsc,
-                                       .is_whole = true,
-                                       .wall_ns = recorder->wall_ns,
-                                       .zero = recorder->zero,
-                                       .names = &recorder->names,
-                                       .callstacks = recorder->settings.callstacks};
+    struct flw_trace_file_settings file = {.device = recorder->settings.device,
+                                           .uses_tsc = recorder->uses_tsc,
+                                           .is_whole = true,
+                                           .wall_ns = recorder->wall_ns,
+                                           .zero = recorder->zero,
+                                           .names = &recorder->names,
+                                           .callstacks = recorder->settings.callstacks};
     file.fd = open(recorder->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file.fd < 0) {
         say(recorder, true, "cannot create", recorder->path, strerror(errno));
         return FALLOW_IO;
     }
-    recorder->scribe = flw_scribe_open(&file);
-    return recorder->scribe == NULL ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_OK;
+    recorder->trace_file = flw_trace_file_open(&file);
+    return recorder->trace_file == NULL ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_OK;
 }
 
 fallow_status flw_recorder_create(const struct flw_recorder_settings *settings,
@@ -108,7 +108,7 @@ void flw_recorder_destroy(struct flw_recorder *recorder)
     if (recorder->settings.dump_signal != 0) {
         flw_dumpsignal_release(recorder->settings.dump_signal);
     }
-    (void)flw_scribe_close(recorder->scribe);
+    (void)flw_trace_file_close(recorder->trace_file);
     flw_names_finish(&recorder->names);
     pthread_mutex_destroy(&recorder->io);
     free(recorder->path);
@@ -135,7 +135,7 @@ struct flw_ring *flw_recorder_ring(struct flw_recorder *recorder, uintptr_t toke
                                          .waits = recorder->settings.waits,
                                          .overwrites = recorder->settings.keeps_last,
                                          .stage = &recorder->stage,
-                                         .bell = &recorder->bell};
+                                         .wakeup = &recorder->wakeup};
     struct flw_ring *ring = flw_ring_create(&settings);
     if (ring == NULL) {
         return NULL;
@@ -233,7 +233,7 @@ static uint64_t waiting_count(const struct flw_recorder *recorder)
 static fallow_status fail_file(struct flw_recorder *recorder)
 {
     if (recorder->failure == NULL) {
-        const char *why = flw_scribe_problem(recorder->scribe);
+        const char *why = flw_trace_file_problem(recorder->trace_file);
         recorder->failure = why != NULL ? why : "no host memory";
         atomic_store(&recorder->stage, FLW_RING_OVER);
         atomic_store(&recorder->has_to_detach, true);
@@ -261,21 +261,22 @@ static fallow_status write_harvest(struct flw_recorder *recorder)
     }
     bool is_written =
         gather(recorder, &harvest) &&
-        flw_scribe_take(recorder->scribe, &harvest.merge, &recorder->last, &harvest.now);
+        flw_trace_file_write(recorder->trace_file, &harvest.merge, &recorder->last, &harvest.now);
     flw_merge_release(&harvest.merge);
     free(harvest.merge.runs);
     recorder->last = harvest.now;
-    return is_written && flw_scribe_flush(recorder->scribe) ? FALLOW_OK : fail_file(recorder);
+    return is_written && flw_trace_file_flush(recorder->trace_file) ? FALLOW_OK
+                                                                    : fail_file(recorder);
 }
 
 /* Write the initial blocks, before anything else. */
 static fallow_status write_start(struct flw_recorder *recorder)
 {
     const struct flw_recorder_host *host = &recorder->settings.host;
-    struct flw_warm warm = {0};
+    struct flw_initial_blocks initial = {0};
     struct harvest harvest;
     struct flw_merge_record record;
-    host->look_up(host->context, &warm, &recorder->names);
+    host->look_up(host->context, &initial, &recorder->names);
     flw_sleep_ns(SETTLE_NS);
     bool is_written = gather(recorder, &harvest);
     flw_merge_skip(&harvest.merge, recorder->begin_ticks);
@@ -285,12 +286,12 @@ static fallow_status write_start(struct flw_recorder *recorder)
         harvest.merge.runs[i].ring = NULL; /* they are read again */
     }
     while (is_written && flw_merge_next(&harvest.merge, &record)) {
-        flw_warm_tell(&warm, &record);
+        flw_initial_blocks_update(&initial, &record);
     }
-    flw_warm_settle(&warm);
-    is_written = is_written && flw_scribe_start(recorder->scribe, &warm);
+    flw_initial_blocks_sort(&initial);
+    is_written = is_written && flw_trace_file_start(recorder->trace_file, &initial);
     free(harvest.merge.runs);
-    flw_warm_finish(&warm);
+    flw_initial_blocks_finish(&initial);
     return is_written ? FALLOW_OK : fail_file(recorder);
 }
 
@@ -298,7 +299,7 @@ fallow_status flw_recorder_flush(struct flw_recorder *recorder)
 {
     fallow_status status = FALLOW_OK;
     pthread_mutex_lock(&recorder->io);
-    if (recorder->scribe != NULL) {
+    if (recorder->trace_file != NULL) {
         status = write_harvest(recorder);
     }
     leave_io(recorder);
@@ -307,19 +308,19 @@ fallow_status flw_recorder_flush(struct flw_recorder *recorder)
 
 #define LIST_WAIT_NS 100000000 /* of a file that is being written */
 
-size_t flw_recorder_list_holders(struct flw_recorder *recorder, struct flw_scribe_holder *out,
-                                 size_t most, struct flw_scribe_holder *out_rest)
+size_t flw_recorder_list_holders(struct flw_recorder *recorder, struct flw_trace_file_holder *out,
+                                 size_t most, struct flw_trace_file_holder *out_rest)
 {
     struct timespec until;
     size_t count = 0;
-    *out_rest = (struct flw_scribe_holder){0};
+    *out_rest = (struct flw_trace_file_holder){0};
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += LIST_WAIT_NS;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     if (pthread_mutex_timedlock(&recorder->io, &until) == 0) {
-        if (recorder->scribe != NULL) {
-            count = flw_scribe_list_holders(recorder->scribe, out, most, out_rest);
+        if (recorder->trace_file != NULL) {
+            count = flw_trace_file_list_holders(recorder->trace_file, out, most, out_rest);
         }
         leave_io(recorder);
     }
@@ -362,7 +363,7 @@ static uint64_t lost_count(const struct flw_recorder *recorder)
 
 /* Log the missing records of a file that is otherwise complete. */
 static fallow_status say_missing(const struct flw_recorder *recorder,
-                                 const struct flw_scribe_tally *tally)
+                                 const struct flw_trace_file_tally *tally)
 {
     char what[120];
     const char *advice = recorder->settings.host.when_lost;
@@ -379,17 +380,18 @@ static fallow_status say_missing(const struct flw_recorder *recorder,
 static fallow_status end_file(struct flw_recorder *recorder)
 {
     fallow_status status = FALLOW_OK;
-    struct flw_scribe_tally tally = {0};
+    struct flw_trace_file_tally tally = {0};
     bool is_closed = true;
     pthread_mutex_lock(&recorder->io);
-    if (recorder->scribe != NULL) {
+    if (recorder->trace_file != NULL) {
         status = write_harvest(recorder);
-        if (status == FALLOW_OK && !flw_scribe_end(recorder->scribe, lost_count(recorder))) {
+        if (status == FALLOW_OK &&
+            !flw_trace_file_end(recorder->trace_file, lost_count(recorder))) {
             status = fail_file(recorder);
         }
-        tally = flw_scribe_count(recorder->scribe);
-        is_closed = flw_scribe_close(recorder->scribe);
-        recorder->scribe = NULL;
+        tally = flw_trace_file_count(recorder->trace_file);
+        is_closed = flw_trace_file_close(recorder->trace_file);
+        recorder->trace_file = NULL;
     }
     leave_io(recorder);
     if (status == FALLOW_OK && !is_closed) {
@@ -422,10 +424,10 @@ static void *flusher_main(void *argument)
     uint64_t flushed_ns = flw_clock_fine_ns();
     uint32_t heard = 0;
     while (!flw_recorder_is_over(recorder)) {
-        flw_bell_wait(&recorder->bell, heard, LOOK_NS);
-        uint32_t count = flw_bell_count(&recorder->bell);
+        flw_wakeup_wait(&recorder->wakeup, heard, LOOK_NS);
+        uint32_t count = flw_wakeup_count(&recorder->wakeup);
         answer_signal(recorder);
-        uint64_t waiting = recorder->scribe != NULL ? waiting_count(recorder) : 0;
+        uint64_t waiting = recorder->trace_file != NULL ? waiting_count(recorder) : 0;
         uint64_t now_ns = flw_clock_fine_ns();
         if (waiting >= FLUSH_COUNT || (waiting > 0 && count != heard) ||
             (waiting > 0 && now_ns - flushed_ns >= FLUSH_NS)) {
@@ -443,7 +445,7 @@ static void *flusher_main(void *argument)
 static bool start_flusher(struct flw_recorder *recorder)
 {
     sigset_t all, before;
-    if (recorder->scribe == NULL && recorder->settings.dump_signal == 0) {
+    if (recorder->trace_file == NULL && recorder->settings.dump_signal == 0) {
         return true;
     }
     sigfillset(&all);
@@ -463,7 +465,7 @@ fallow_status flw_recorder_begin(struct flw_recorder *recorder)
     }
     recorder->begin_ticks = flw_tsc_read(recorder->uses_tsc, true);
     atomic_store(&recorder->stage, FLW_RING_RUNNING);
-    if (recorder->scribe != NULL) {
+    if (recorder->trace_file != NULL) {
         pthread_mutex_lock(&recorder->io);
         status = write_start(recorder);
         if (status == FALLOW_OK) {
@@ -490,7 +492,7 @@ fallow_status flw_recorder_finish(struct flw_recorder *recorder)
 {
     atomic_store(&recorder->stage, FLW_RING_OVER);
     if (recorder->has_flusher) {
-        flw_bell_ring(&recorder->bell);
+        flw_wakeup_signal(&recorder->wakeup);
         (void)pthread_join(recorder->flusher, NULL);
         recorder->has_flusher = false;
     }
@@ -501,8 +503,8 @@ void flw_recorder_abandon(struct flw_recorder *recorder)
 {
     bool is_child = (uint32_t)getpid() != recorder->process;
     if (is_child) {
-        if (recorder->scribe != NULL) {
-            flw_scribe_disown(recorder->scribe);
+        if (recorder->trace_file != NULL) {
+            flw_trace_file_disown(recorder->trace_file);
         }
         flw_dumpsignal_forget(recorder->settings.dump_signal);
     } else if (recorder->has_flusher) {
@@ -510,5 +512,5 @@ void flw_recorder_abandon(struct flw_recorder *recorder)
     }
     atomic_store(&recorder->is_abandoned, true);
     atomic_store(&recorder->stage, FLW_RING_OVER);
-    flw_bell_ring(&recorder->bell);
+    flw_wakeup_signal(&recorder->wakeup);
 }

@@ -17,13 +17,13 @@
 #include <pthread.h>
 
 #include "fallow/status.h"
-#include "record/scribe.h"
+#include "record/trace_file.h"
 
 /* The user of a recorder. */
 struct flw_recorder_host {
     void *context;
-    /* List every live block, in any order (warm.h). */
-    void (*look_up)(void *context, struct flw_warm *warm, struct flw_names *names);
+    /* List every live block, in any order (initial_blocks.h). */
+    void (*look_up)(void *context, struct flw_initial_blocks *initial, struct flw_names *names);
     /* Make sure that no thread writes records any more. Called after the file has failed, at most
      * once, on any thread, with no lock held. */
     void (*detach)(void *context);
@@ -59,9 +59,9 @@ struct flw_recorder {
     atomic_bool is_fenced;          /* the owners of rings order their own stores; never reset */
     struct flw_ring *_Atomic rings; /* newest first */
     uint32_t ring_count;
-    struct flw_bell bell; /* wakes the flusher */
+    struct flw_wakeup wakeup; /* wakes the flusher */
     pthread_mutex_t io;
-    struct flw_scribe *scribe; /* of the file */
+    struct flw_trace_file *trace_file; /* of the file */
     pthread_t flusher;
     bool has_flusher;
     atomic_int stage; /* OVER: the flusher ends */
@@ -89,10 +89,10 @@ fallow_status flw_recorder_flush(struct flw_recorder *recorder);
 /* Write the contents of the rings as the file `path`. */
 fallow_status flw_recorder_dump(struct flw_recorder *recorder, const char *path);
 
-/* List the call stacks that hold live blocks, as of the last write (scribe.h). 0 if nothing is
+/* List the call stacks that hold live blocks, as of the last write (trace_file.h). 0 if nothing is
  * written, no stacks are recorded, or a write is taking long. The caller holds no ranked lock. */
-size_t flw_recorder_list_holders(struct flw_recorder *recorder, struct flw_scribe_holder *out,
-                                 size_t most, struct flw_scribe_holder *out_rest);
+size_t flw_recorder_list_holders(struct flw_recorder *recorder, struct flw_trace_file_holder *out,
+                                 size_t most, struct flw_trace_file_holder *out_rest);
 
 /* From now on some threads' records may be missing; no thread waits for room. */
 void flw_recorder_close(struct flw_recorder *recorder);

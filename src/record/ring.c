@@ -31,7 +31,7 @@ struct flw_ring *flw_ring_create(const struct flw_ring_settings *settings)
     ring->waits = settings->waits;
     ring->overwrites = settings->overwrites;
     ring->stage = settings->stage;
-    ring->bell = settings->bell;
+    ring->wakeup = settings->wakeup;
     return ring;
 }
 
@@ -44,14 +44,14 @@ void flw_ring_destroy(struct flw_ring *ring)
 }
 
 /* Check for room. False: none for so many records. In that case, and if half of the ring is full,
- * the bell rang, once each time that this happens. */
+ * the wakeup rang, once each time that this happens. */
 static bool look_for_room(struct flw_ring *ring, uint64_t wanted, bool *has_called)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
     uint64_t used = head - tail, capacity = ring->mask + 1;
     if (used >= ring->room && !*has_called) {
-        flw_bell_ring(ring->bell);
+        flw_wakeup_signal(ring->wakeup);
         *has_called = true;
     }
     if (capacity - used < wanted) {

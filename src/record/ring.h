@@ -26,8 +26,8 @@
 #define FLW_RECORD_RING_H
 
 #include "base/asym.h"
-#include "base/bell.h"
 #include "base/bits.h"
+#include "base/wakeup.h"
 #include "record/event.h"
 #include "record/tsc.h"
 
@@ -64,9 +64,9 @@ struct flw_ring {
     bool waits;     /* for room, while *stage is RUNNING */
     bool overwrites;
     uint32_t thread;
-    uintptr_t token;         /* of the thread */
-    const atomic_int *stage; /* enum flw_ring_stage */
-    struct flw_bell *bell;   /* of the thread that empties it */
+    uintptr_t token;           /* of the thread */
+    const atomic_int *stage;   /* enum flw_ring_stage */
+    struct flw_wakeup *wakeup; /* of the thread that empties it */
     struct flw_ring *next;
     uint32_t stack;                                /* the owner's last stack record; 0: none */
     uint64_t stack_at;                             /* and the number */
@@ -78,7 +78,7 @@ struct flw_ring_settings {
     uint64_t ring_bytes; /* a power of two */
     bool uses_tsc, waits, overwrites;
     const atomic_int *stage;
-    struct flw_bell *bell;
+    struct flw_wakeup *wakeup;
 };
 
 /* NULL: no host memory. */

@@ -152,7 +152,7 @@ test_wheel() {
 
 # Many ARM servers have pages of 64 KiB. An emulator of these on a machine of 4 KiB starts no program that has
 # jemalloc in it, and newer versions have no such mode.
-large_pages='^(unit[.](api|api_lookup|api_share|api_sleep|arena_lease|arena_persist|board|heap|heap_edges|page_map|publish|recorder|run_cache|simcuda|simcuda_memory)|stress[.](faults|one_thread|quiescence_pool_3|sleeps))$'
+large_pages='^(unit[.](api|api_lookup|api_share|api_sleep|arena_lease|arena_persist|stats_file|heap|heap_edges|page_map|publish|recorder|run_cache|simcuda|simcuda_memory)|stress[.](faults|one_thread|quiescence_pool_3|sleeps))$'
 
 test_large_pages() {
     local emulator

@@ -4,7 +4,7 @@
  * with `fallow top`'s reader asking all the while as without, and as where nothing is published.
  *
  *   parent  runs this program again under callgrind, which counts what happens inside measured(), and
- *           asks for a bulletin at each round
+ *           asks for a stats page at each round
  *   child   rounds of pairs; begins one when it is told to, so that each has an answer beside it
  *
  * That the check can fail is part of it: with `planted` a pair does something more where somebody
@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "driver/driver.h"
-#include "publish/board.h"
-#include "publish/bulletin.h"
+#include "publish/stats_file.h"
+#include "publish/stats_page.h"
 
 #include "fallow/publish.h"
 
@@ -33,7 +33,7 @@
 enum variant {
     QUIET,   /* nothing is published */
     ALONE,   /* published, nobody looks */
-    WATCHED, /* a bulletin a round */
+    WATCHED, /* a stats page a round */
     PLANTED, /* the same, and a pair that pays for it */
     VARIANTS
 };
@@ -176,23 +176,23 @@ static bool start_child(struct child *child, const char *self, enum variant vari
 /* Ask once. False: a line was printed. */
 static bool look(pid_t process, const char *folder)
 {
-    static unsigned char bytes[FLW_BOARD_BODY_BYTES];
-    struct flw_board_name name = {.user = geteuid(), .process = process};
-    struct flw_board_reader reader;
-    struct flw_bulletin bulletin;
+    static unsigned char bytes[FLW_STATS_FILE_BODY_BYTES];
+    struct flw_stats_file_name name = {.user = geteuid(), .process = process};
+    struct flw_stats_file_reader reader;
+    struct flw_stats_page stats_page;
     size_t count = 0;
-    enum flw_board_state state = flw_board_open(&reader, folder, &name);
-    if (state == FLW_BOARD_OK) {
-        state = flw_board_ask(&reader, ANSWER_NS);
-        if (state == FLW_BOARD_OK) {
-            state = flw_board_read(&reader, bytes, &count);
+    enum flw_stats_file_state state = flw_stats_file_open(&reader, folder, &name);
+    if (state == FLW_STATS_FILE_OK) {
+        state = flw_stats_file_ask(&reader, ANSWER_NS);
+        if (state == FLW_STATS_FILE_OK) {
+            state = flw_stats_file_read(&reader, bytes, &count);
         }
-        flw_board_close(&reader);
+        flw_stats_file_close(&reader);
     }
-    bool is_read = state == FLW_BOARD_OK && flw_bulletin_read(&bulletin, bytes, count);
-    bool is_told = is_read && bulletin.pool_count == 1;
+    bool is_read = state == FLW_STATS_FILE_OK && flw_stats_page_read(&stats_page, bytes, count);
+    bool is_told = is_read && stats_page.pool_count == 1;
     if (is_read) {
-        flw_bulletin_drop(&bulletin);
+        flw_stats_page_drop(&stats_page);
     }
     if (!is_told) {
         fprintf(stderr, "publish_cost: no bulletin of the pool (%d)\n", (int)state);

@@ -2,7 +2,7 @@
 # `fallow run`, `fallow record` and the tracer. What is preloaded into programs of the system is built
 # without a sanitizer, which would have to be the first library there.
 flw_add_test(preload tracer SOURCES test_tracer.c ${PROJECT_SOURCE_DIR}/src/preload/tracer.c
-  ${PROJECT_SOURCE_DIR}/src/preload/filename.c ${PROJECT_SOURCE_DIR}/src/preload/say.c LIBRARIES flw_trace flw_core)
+  ${PROJECT_SOURCE_DIR}/src/preload/filename.c ${PROJECT_SOURCE_DIR}/src/preload/log.c LIBRARIES flw_trace flw_core)
 if(TARGET fallow)
   add_library(preload_stand_in MODULE stand_in.c)
   target_compile_features(preload_stand_in PRIVATE c_std_11)

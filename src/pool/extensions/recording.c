@@ -52,13 +52,13 @@ static const struct recording *enter_of(struct flw_pool *pool, const fallow_reco
     return recording;
 }
 
-size_t flw_recording_list_holders(struct flw_pool *pool, struct flw_scribe_holder *out, size_t most,
-                                  struct flw_scribe_holder *out_rest)
+size_t flw_recording_list_holders(struct flw_pool *pool, struct flw_trace_file_holder *out,
+                                  size_t most, struct flw_trace_file_holder *out_rest)
 {
     const fallow_recorder *handle;
     const struct recording *recording = enter_of(pool, &handle);
     size_t count = 0;
-    *out_rest = (struct flw_scribe_holder){0};
+    *out_rest = (struct flw_trace_file_holder){0};
     if (recording != NULL) {
         count = flw_recorder_list_holders(recording->recorder, out, most, out_rest);
         flw_handles_leave(&table, handle);
@@ -111,7 +111,7 @@ static void await_hits(struct flw_pool *pool)
 }
 
 /* Host memory is allocated between two walks, never during one, which holds the heap's lock. */
-static void look_up(void *context, struct flw_warm *warm, struct flw_names *names)
+static void look_up(void *context, struct flw_initial_blocks *initial, struct flw_names *names)
 {
     struct flw_pool *pool = context;
     struct look look = {.room = 1024};
@@ -120,7 +120,7 @@ static void look_up(void *context, struct flw_warm *warm, struct flw_names *name
         free(look.blocks);
         look.blocks = malloc(look.room * sizeof *look.blocks);
         if (look.blocks == NULL) {
-            warm->has_failed = true;
+            initial->has_failed = true;
             return;
         }
         look.count = 0;
@@ -136,12 +136,12 @@ static void look_up(void *context, struct flw_warm *warm, struct flw_names *name
     await_hits(pool);
     for (size_t i = 0; i < look.count; i++) {
         const struct flw_live_block *block = &look.blocks[i];
-        flw_warm_add(warm,
-                     &(struct flw_warm_block){.address = block->address,
-                                              .size_bytes = block->size_bytes,
-                                              .stream = flw_names_stream(names, block->stream_id),
-                                              .tag = block->tag,
-                                              .pool = block->capture});
+        flw_initial_blocks_add(initial, &(struct flw_initial_block){
+                                            .address = block->address,
+                                            .size_bytes = block->size_bytes,
+                                            .stream = flw_names_stream(names, block->stream_id),
+                                            .tag = block->tag,
+                                            .pool = block->capture});
     }
     free(look.blocks);
 }

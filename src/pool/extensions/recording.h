@@ -7,14 +7,14 @@
 #define FLW_POOL_RECORDING_H
 
 #include "pool/state/extension.h"
-#include "record/scribe.h"
+#include "record/trace_file.h"
 
 /* Added by the first recording. */
 extern const struct flw_extension flw_recording_extension;
 
 /* List the call stacks that hold the pool's live blocks, if recorded with stacks
  * (flw_recorder_list_holders). */
-size_t flw_recording_list_holders(struct flw_pool *pool, struct flw_scribe_holder *out, size_t most,
-                                  struct flw_scribe_holder *out_rest);
+size_t flw_recording_list_holders(struct flw_pool *pool, struct flw_trace_file_holder *out,
+                                  size_t most, struct flw_trace_file_holder *out_rest);
 
 #endif

@@ -14,7 +14,7 @@
 #include "base/sized.h"
 #include "fallow/share.h"
 #include "pool/state/extension.h"
-#include "pool/state/say.h"
+#include "pool/state/refusal_log.h"
 #include "pool/state/settings.h"
 #include "pool/state/table.h"
 #include "pool/streams/cache.h"
@@ -517,7 +517,7 @@ static void finish(struct flw_pool *pool, bool is_lost)
         end_again(pool);
     }
     if (!is_lost && !flw_heap_is_lost(&pool->heap) && pool->sharing.ended != NULL) {
-        flw_pool_say_what_stays(pool, bytes_of(pool->sharing.ended));
+        flw_pool_log_unreleased(pool, bytes_of(pool->sharing.ended));
     }
     forget_all(pool->sharing.imports);
     forget_all(pool->sharing.ended);

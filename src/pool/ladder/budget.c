@@ -15,7 +15,7 @@
  */
 #include "pool/ladder/climb.h"
 #include "pool/state/account.h"
-#include "pool/state/say.h"
+#include "pool/state/refusal_log.h"
 #include "pool/state/settings.h"
 
 /* Memory first comes near what it promises at most (1.05 P + 16 MiB; with three streams, each of which
@@ -261,10 +261,10 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     fallow_status status = flw_heap_grow(climb->heap, &request, &run);
     bool is_answer = status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED;
     climb->is_refused = is_answer || status == FALLOW_WOULD_WAIT;
-    flw_pool_say_refusals(climb->pool);
+    flw_pool_log_refusals(climb->pool);
     if (is_answer) {
         climb->insists = false; /* for the like of it */
-        flw_pool_say_insisted(climb->pool);
+        flw_pool_log_required(climb->pool);
     }
     if (status == FALLOW_WOULD_WAIT) {
         return false; /* refused a moment ago */

@@ -8,7 +8,7 @@
 #include "heap/space/slab.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
-#include "pool/state/say.h"
+#include "pool/state/refusal_log.h"
 
 /* ---- queries for captures */
 
@@ -280,7 +280,7 @@ static bool await_by_free(struct flw_pool *pool)
         result = pool->driver.cuMemFree_v2(memory);
     }
     if (flw_heap_refuse(&pool->heap, result, "cuMemFree") == FALLOW_DRIVER) {
-        flw_pool_say_what_stays(pool, 1);
+        flw_pool_log_unreleased(pool, 1);
     }
     return result == CUDA_SUCCESS;
 }

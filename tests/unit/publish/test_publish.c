@@ -14,8 +14,8 @@
 #include "fallow/arena.h"
 #include "fallow/publish.h"
 #include "fallow/sleep.h"
-#include "publish/board.h"
-#include "publish/bulletin.h"
+#include "publish/stats_file.h"
+#include "publish/stats_page.h"
 #include "support/trim.h"
 #include "unit/pool/test_api.h"
 
@@ -36,7 +36,7 @@ static int remove_folder(void **state)
     return rmdir(folder); /* and nothing was left in it */
 }
 
-static char last_line[FLW_BOARD_MESSAGE_BYTES];
+static char last_line[FLW_STATS_FILE_MESSAGE_BYTES];
 static unsigned line_count;
 
 static void keep_line(void *context, fallow_log_level level, const char *line)
@@ -62,29 +62,29 @@ static void publish(void)
     assert_int_equal(fallow_publish_start(&config), FALLOW_OK);
 }
 
-static enum flw_board_state state_of(pid_t process)
+static enum flw_stats_file_state state_of(pid_t process)
 {
-    struct flw_board_reader reader;
-    struct flw_board_name name = {.user = geteuid(), .process = process};
-    enum flw_board_state state = flw_board_open(&reader, folder, &name);
-    if (state == FLW_BOARD_OK) {
-        flw_board_close(&reader);
+    struct flw_stats_file_reader reader;
+    struct flw_stats_file_name name = {.user = geteuid(), .process = process};
+    enum flw_stats_file_state state = flw_stats_file_open(&reader, folder, &name);
+    if (state == FLW_STATS_FILE_OK) {
+        flw_stats_file_close(&reader);
     }
     return state;
 }
 
-static void look(struct flw_bulletin *bulletin)
+static void look(struct flw_stats_page *stats_page)
 {
-    static unsigned char bytes[FLW_BOARD_BODY_BYTES];
-    struct flw_board_reader reader;
-    struct flw_board_name name = {.user = geteuid(), .process = getpid()};
+    static unsigned char bytes[FLW_STATS_FILE_BODY_BYTES];
+    struct flw_stats_file_reader reader;
+    struct flw_stats_file_name name = {.user = geteuid(), .process = getpid()};
     size_t count = 0;
-    assert_int_equal(flw_board_open(&reader, folder, &name), FLW_BOARD_OK);
-    assert_int_equal(flw_board_ask(&reader, ANSWER_NS), FLW_BOARD_OK);
-    assert_int_equal(flw_board_read(&reader, bytes, &count), FLW_BOARD_OK);
-    flw_board_close(&reader);
-    assert_true(flw_bulletin_read(bulletin, bytes, count));
-    assert_int_equal(bulletin->process, getpid());
+    assert_int_equal(flw_stats_file_open(&reader, folder, &name), FLW_STATS_FILE_OK);
+    assert_int_equal(flw_stats_file_ask(&reader, ANSWER_NS), FLW_STATS_FILE_OK);
+    assert_int_equal(flw_stats_file_read(&reader, bytes, &count), FLW_STATS_FILE_OK);
+    flw_stats_file_close(&reader);
+    assert_true(flw_stats_page_read(stats_page, bytes, count));
+    assert_int_equal(stats_page->process, getpid());
 }
 
 static void api_free(struct api *bed, void *block, CUstream stream)
@@ -94,7 +94,7 @@ static void api_free(struct api *bed, void *block, CUstream stream)
 
 /* ---- contents */
 
-static void expect_stats(const struct flw_bulletin_pool *pool, fallow_pool *handle)
+static void expect_stats(const struct flw_stats_page_pool *pool, fallow_pool *handle)
 {
     fallow_stats stats;
     fallow_stats_init(&stats);
@@ -142,13 +142,13 @@ static void expect_stats(const struct flw_bulletin_pool *pool, fallow_pool *hand
 }
 
 /* What the tables say adds up to what the pool says. */
-static void expect_sums(const struct flw_bulletin_pool *pool)
+static void expect_sums(const struct flw_stats_page_pool *pool)
 {
     const uint64_t *value = pool->value;
-    struct flw_bulletin_class classes = {0};
-    struct flw_bulletin_stream streams = {0};
+    struct flw_stats_page_class classes = {0};
+    struct flw_stats_page_stream streams = {0};
     for (uint32_t i = 0; i < pool->class_count; i++) {
-        const struct flw_bulletin_class *row = &pool->classes[i];
+        const struct flw_stats_page_class *row = &pool->classes[i];
         assert_true(row->live_bytes + row->cached_bytes + row->deferred_bytes <=
                     row->reserved_bytes);
         assert_true(row->requested_bytes <= row->live_bytes);
@@ -160,7 +160,7 @@ static void expect_sums(const struct flw_bulletin_pool *pool)
         classes.deferred_bytes += row->deferred_bytes;
     }
     for (uint32_t i = 0; i < pool->stream_count; i++) {
-        const struct flw_bulletin_stream *row = &pool->streams[i];
+        const struct flw_stats_page_stream *row = &pool->streams[i];
         streams.live_count += row->live_count;
         streams.live_bytes += row->live_bytes;
         streams.requested_bytes += row->requested_bytes;
@@ -180,11 +180,11 @@ static void expect_sums(const struct flw_bulletin_pool *pool)
                      value[FLW_VALUE_reserved_bytes]);
 }
 
-static const struct flw_bulletin_stream *find_stream(const struct flw_bulletin_pool *pool,
-                                                     CUstream stream)
+static const struct flw_stats_page_stream *find_stream(const struct flw_stats_page_pool *pool,
+                                                       CUstream stream)
 {
     for (uint32_t i = 0; i < pool->stream_count; i++) {
-        if (pool->streams[i].kind == FLW_BULLETIN_STREAM &&
+        if (pool->streams[i].kind == FLW_STATS_PAGE_STREAM &&
             pool->streams[i].handle == (uint64_t)(uintptr_t)stream) {
             return &pool->streams[i];
         }
@@ -193,8 +193,8 @@ static const struct flw_bulletin_stream *find_stream(const struct flw_bulletin_p
     return NULL;
 }
 
-static const struct flw_bulletin_class *find_class(const struct flw_bulletin_pool *pool,
-                                                   uint64_t size_bytes)
+static const struct flw_stats_page_class *find_class(const struct flw_stats_page_pool *pool,
+                                                     uint64_t size_bytes)
 {
     for (uint32_t i = 0; i < pool->class_count; i++) {
         if (pool->classes[i].size_bytes == size_bytes) {
@@ -209,22 +209,22 @@ static void a_pool_in_context_order_has_the_stages_of_its_own_ladder(void **stat
 {
     (void)state;
     struct api bed;
-    struct flw_bulletin bulletin;
+    struct flw_stats_page stats_page;
     api_begin(&bed, NULL);
     fallow_pool_config config = api_config(&bed);
     config.order = FALLOW_ORDER_CONTEXT;
     assert_int_equal(fallow_pool_create(&config, &bed.pool), FALLOW_OK);
     publish();
     void *block = api_alloc(&bed, (size_t)3 << 20, NULL);
-    look(&bulletin);
-    const struct flw_bulletin_pool *pool = bulletin.pools;
+    look(&stats_page);
+    const struct flw_stats_page_pool *pool = stats_page.pools;
     uint64_t last = pool->value[FLW_VALUE_last_climb_stage];
-    assert_string_equal(flw_bulletin_stage(pool, last - 1), "grow");
-    assert_string_equal(flw_bulletin_stage(pool, 2), "close");
+    assert_string_equal(flw_stats_page_stage(pool, last - 1), "grow");
+    assert_string_equal(flw_stats_page_stage(pool, 2), "close");
     assert_int_equal(pool->stage_count[last - 1], 1);
-    assert_null(flw_bulletin_stage(pool, FLW_BULLETIN_STAGES - 1));
-    assert_null(flw_bulletin_stage(pool, UINT64_MAX));
-    flw_bulletin_drop(&bulletin);
+    assert_null(flw_stats_page_stage(pool, FLW_STATS_PAGE_STAGES - 1));
+    assert_null(flw_stats_page_stage(pool, UINT64_MAX));
+    flw_stats_page_drop(&stats_page);
     api_free(&bed, block, NULL);
     fallow_publish_stop();
     api_end(&bed);
@@ -234,18 +234,18 @@ static void a_quiet_pool_is_told_of_exactly(void **state)
 {
     (void)state;
     struct api bed;
-    struct flw_bulletin bulletin;
+    struct flw_stats_page stats_page;
     void *blocks[40];
     api_begin_with_pool(&bed);
     publish();
-    look(&bulletin);
-    assert_int_equal(bulletin.pool_total, 1);
-    assert_int_equal(bulletin.pool_count, 1);
-    expect_stats(bulletin.pools, bed.pool);
-    assert_int_equal(bulletin.pools->class_count, 0);
-    assert_int_equal(bulletin.pools->value[FLW_VALUE_last_climb_stage], 0);
-    assert_string_equal(bulletin.pools->driver, "sim");
-    flw_bulletin_drop(&bulletin);
+    look(&stats_page);
+    assert_int_equal(stats_page.pool_total, 1);
+    assert_int_equal(stats_page.pool_count, 1);
+    expect_stats(stats_page.pools, bed.pool);
+    assert_int_equal(stats_page.pools->class_count, 0);
+    assert_int_equal(stats_page.pools->value[FLW_VALUE_last_climb_stage], 0);
+    assert_string_equal(stats_page.pools->driver, "sim");
+    flw_stats_page_drop(&stats_page);
     for (unsigned i = 0; i < 40; i++) {
         CUstream stream = i % 2 == 0 ? bed.stream : bed.other;
         blocks[i] = api_alloc(&bed, i % 5 == 0 ? (size_t)3 << 20 : 5000, stream);
@@ -253,35 +253,35 @@ static void a_quiet_pool_is_told_of_exactly(void **state)
     for (unsigned i = 0; i < 40; i += 4) {
         api_free(&bed, blocks[i], bed.stream);
     }
-    look(&bulletin);
-    expect_stats(bulletin.pools, bed.pool);
-    expect_sums(bulletin.pools);
-    assert_true(bulletin.pools->value[FLW_VALUE_last_climb_stage] > 1);
-    const struct flw_bulletin_stream *stream = find_stream(bulletin.pools, bed.other);
+    look(&stats_page);
+    expect_stats(stats_page.pools, bed.pool);
+    expect_sums(stats_page.pools);
+    assert_true(stats_page.pools->value[FLW_VALUE_last_climb_stage] > 1);
+    const struct flw_stats_page_stream *stream = find_stream(stats_page.pools, bed.other);
     assert_int_equal(stream->live_count, 20);
     assert_int_equal(stream->alloc_count, 20);
     assert_int_equal(stream->cache_count, 1);
     assert_int_equal(stream->requested_bytes, 16 * 5000 + 4 * (UINT64_C(3) << 20));
-    const struct flw_bulletin_class *class = find_class(bulletin.pools, 5120);
+    const struct flw_stats_page_class *class = find_class(stats_page.pools, 5120);
     assert_int_equal(class->live_count, 24);
     assert_int_equal(class->requested_bytes, 24 * 5000);
-    assert_true(find_class(bulletin.pools, 0)->live_bytes == 6 * (UINT64_C(3) << 20));
-    flw_bulletin_drop(&bulletin);
+    assert_true(find_class(stats_page.pools, 0)->live_bytes == 6 * (UINT64_C(3) << 20));
+    flw_stats_page_drop(&stats_page);
     for (unsigned i = 0; i < 40; i++) {
         if (i % 4 != 0) {
             api_free(&bed, blocks[i], i % 2 == 0 ? bed.stream : bed.other);
         }
     }
-    look(&bulletin);
-    expect_stats(bulletin.pools, bed.pool);
-    expect_sums(bulletin.pools);
-    flw_bulletin_drop(&bulletin);
+    look(&stats_page);
+    expect_stats(stats_page.pools, bed.pool);
+    expect_sums(stats_page.pools);
+    flw_stats_page_drop(&stats_page);
     assert_int_equal(flw_test_trim(bed.pool, 0), FALLOW_OK);
-    look(&bulletin); /* slabs that were are none now */
-    expect_stats(bulletin.pools, bed.pool);
-    expect_sums(bulletin.pools);
-    assert_int_equal(bulletin.pools->class_count, 0);
-    flw_bulletin_drop(&bulletin);
+    look(&stats_page); /* slabs that were are none now */
+    expect_stats(stats_page.pools, bed.pool);
+    expect_sums(stats_page.pools);
+    assert_int_equal(stats_page.pools->class_count, 0);
+    flw_stats_page_drop(&stats_page);
     fallow_publish_stop();
     api_end(&bed);
 }
@@ -290,7 +290,7 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
 {
     (void)state;
     struct api bed;
-    struct flw_bulletin bulletin;
+    struct flw_stats_page stats_page;
     fallow_capture *capture = NULL;
     api_begin_with_pool(&bed);
     publish();
@@ -300,29 +300,29 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
     api_begin_capturing(&bed, bed.stream);
     assert_int_equal(fallow_capture_begin(bed.pool, bed.stream, &capture), FALLOW_OK);
     void *captured = api_alloc(&bed, 30000, bed.stream);
-    look(&bulletin);
-    expect_stats(bulletin.pools, bed.pool);
-    assert_int_equal(bulletin.pools->value[FLW_VALUE_capture_count], 1);
-    assert_true(find_stream(bulletin.pools, bed.stream)->captured_bytes >= 30000);
-    flw_bulletin_drop(&bulletin);
+    look(&stats_page);
+    expect_stats(stats_page.pools, bed.pool);
+    assert_int_equal(stats_page.pools->value[FLW_VALUE_capture_count], 1);
+    assert_true(find_stream(stats_page.pools, bed.stream)->captured_bytes >= 30000);
+    flw_stats_page_drop(&stats_page);
     api_free(&bed, captured, bed.stream);
     api_drop_captured(&bed, bed.stream);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
     api_free(&bed, used, bed.stream);
     assert_int_equal(fallow_stream_retire(bed.pool, bed.other), FALLOW_OK);
-    look(&bulletin);
-    expect_stats(bulletin.pools, bed.pool);
+    look(&stats_page);
+    expect_stats(stats_page.pools, bed.pool);
     bool is_told = false;
-    for (uint32_t i = 0; i < bulletin.pools->stream_count; i++) {
-        const struct flw_bulletin_stream *row = &bulletin.pools->streams[i];
-        is_told |= row->kind == FLW_BULLETIN_GONE && row->requested_bytes == 70000;
+    for (uint32_t i = 0; i < stats_page.pools->stream_count; i++) {
+        const struct flw_stats_page_stream *row = &stats_page.pools->streams[i];
+        is_told |= row->kind == FLW_STATS_PAGE_GONE && row->requested_bytes == 70000;
     }
     assert_true(is_told); /* its block is still allocated */
-    const struct flw_bulletin_class *class = find_class(bulletin.pools, 9216);
+    const struct flw_stats_page_class *class = find_class(stats_page.pools, 9216);
     assert_int_equal(class->live_count, 0); /* freed, and waits for the announced use */
     assert_int_equal(class->deferred_bytes, 9216);
-    flw_bulletin_drop(&bulletin);
+    flw_stats_page_drop(&stats_page);
     api_free(&bed, kept, bed.stream);
     fallow_publish_stop();
     api_end(&bed);
@@ -332,37 +332,37 @@ static void a_pool_that_sleeps_is_told_of_as_that(void **state)
 {
     (void)state;
     struct api bed;
-    struct flw_bulletin bulletin;
+    struct flw_stats_page stats_page;
     fallow_sleep_request request;
     api_begin_with_pool(&bed);
     publish();
     void *block = api_alloc(&bed, 6 * MIB, bed.stream);
     fallow_sleep_request_init(&request);
     assert_int_equal(fallow_pool_sleep(bed.pool, &request), FALLOW_OK);
-    look(&bulletin);
-    expect_stats(bulletin.pools, bed.pool);
-    assert_int_equal(bulletin.pools->value[FLW_VALUE_is_asleep], 1);
-    assert_true(bulletin.pools->value[FLW_VALUE_asleep_bytes] >= 6 * MIB);
-    flw_bulletin_drop(&bulletin);
+    look(&stats_page);
+    expect_stats(stats_page.pools, bed.pool);
+    assert_int_equal(stats_page.pools->value[FLW_VALUE_is_asleep], 1);
+    assert_true(stats_page.pools->value[FLW_VALUE_asleep_bytes] >= 6 * MIB);
+    flw_stats_page_drop(&stats_page);
     assert_int_equal(fallow_pool_wake(bed.pool), FALLOW_OK);
-    look(&bulletin);
-    expect_stats(bulletin.pools, bed.pool);
-    expect_sums(bulletin.pools);
-    flw_bulletin_drop(&bulletin);
+    look(&stats_page);
+    expect_stats(stats_page.pools, bed.pool);
+    expect_sums(stats_page.pools);
+    flw_stats_page_drop(&stats_page);
     api_free(&bed, block, bed.stream);
     fallow_publish_stop();
     api_end(&bed);
 }
 
-/* Two pools have arenas, and one has more than a bulletin holds. */
+/* Two pools have arenas, and one has more than a stats page holds. */
 static void arenas_are_told_of_by_name(void **state)
 {
     (void)state;
     enum {
-        ARENAS = FLW_BULLETIN_ARENAS + 3
+        ARENAS = FLW_STATS_PAGE_ARENAS + 3
     };
     struct api bed;
-    struct flw_bulletin bulletin;
+    struct flw_stats_page stats_page;
     fallow_pool_config pool_config;
     fallow_pool *other;
     fallow_arena *arenas[ARENAS];
@@ -390,13 +390,13 @@ static void arenas_are_told_of_by_name(void **state)
     assert_int_equal(fallow_lease_begin(arenas[1], layout, bed.stream, &lease), FALLOW_OK);
     assert_int_equal(fallow_arena_lock(arenas[0]), FALLOW_OK);
     publish();
-    look(&bulletin);
+    look(&stats_page);
     for (uint32_t i = 0; i < 2; i++) {
-        const struct flw_bulletin_pool *pool = &bulletin.pools[i];
+        const struct flw_stats_page_pool *pool = &stats_page.pools[i];
         bool is_other = pool->arena_count == 1;
-        const struct flw_bulletin_arena *arena = pool->arenas;
+        const struct flw_stats_page_arena *arena = pool->arenas;
         assert_int_equal(pool->value[FLW_VALUE_arena_count], is_other ? 1 : ARENAS - 1);
-        assert_int_equal(pool->arena_count, is_other ? 1 : FLW_BULLETIN_ARENAS);
+        assert_int_equal(pool->arena_count, is_other ? 1 : FLW_STATS_PAGE_ARENAS);
         assert_string_equal(arena->name, is_other ? "lane 1" : "lane 0");
         assert_int_equal(arena->is_leased, is_other);
         assert_int_equal(arena->lease_count, is_other);
@@ -405,7 +405,7 @@ static void arenas_are_told_of_by_name(void **state)
         assert_int_equal(arena->persistent_bytes, is_other ? 64 : 0);
         assert_int_equal(pool->value[FLW_VALUE_arena_bytes], is_other ? MIB + 64 : 0);
     }
-    flw_bulletin_drop(&bulletin);
+    flw_stats_page_drop(&stats_page);
     fallow_publish_stop();
     assert_int_equal(fallow_lease_end(lease, bed.stream), FALLOW_OK);
     for (unsigned i = 0; i < ARENAS; i++) {
@@ -422,19 +422,19 @@ static void starts_are_counted_and_the_last_stop_removes_the_file(void **state)
 {
     (void)state;
     fallow_publish_stop(); /* one too many */
-    assert_int_equal(state_of(getpid()), FLW_BOARD_ABSENT);
+    assert_int_equal(state_of(getpid()), FLW_STATS_FILE_ABSENT);
     publish();
     publish();
-    struct flw_bulletin bulletin;
-    look(&bulletin); /* no pool at all */
-    assert_int_equal(bulletin.pool_total, 0);
-    flw_bulletin_drop(&bulletin);
+    struct flw_stats_page stats_page;
+    look(&stats_page); /* no pool at all */
+    assert_int_equal(stats_page.pool_total, 0);
+    flw_stats_page_drop(&stats_page);
     fallow_publish_stop();
-    assert_int_equal(state_of(getpid()), FLW_BOARD_OK);
+    assert_int_equal(state_of(getpid()), FLW_STATS_FILE_OK);
     fallow_publish_stop();
-    assert_int_equal(state_of(getpid()), FLW_BOARD_ABSENT);
+    assert_int_equal(state_of(getpid()), FLW_STATS_FILE_ABSENT);
     publish(); /* and again */
-    assert_int_equal(state_of(getpid()), FLW_BOARD_OK);
+    assert_int_equal(state_of(getpid()), FLW_STATS_FILE_OK);
     fallow_publish_stop();
 }
 
@@ -493,27 +493,27 @@ static void the_child_of_a_fork_publishes_when_it_asks(void **state)
     if (child == 0) {
         fallow_publish_config config = config_of(folder);
         int code = 0;
-        code |= state_of(getpid()) != FLW_BOARD_ABSENT ? 1 : 0;
-        code |= state_of(getppid()) != FLW_BOARD_OK ? 2 : 0;
+        code |= state_of(getpid()) != FLW_STATS_FILE_ABSENT ? 1 : 0;
+        code |= state_of(getppid()) != FLW_STATS_FILE_OK ? 2 : 0;
         fallow_publish_stop(); /* its parent's is not its own */
-        code |= state_of(getppid()) != FLW_BOARD_OK ? 4 : 0;
+        code |= state_of(getppid()) != FLW_STATS_FILE_OK ? 4 : 0;
         code |= fallow_publish_start(&config) != FALLOW_OK ? 8 : 0;
-        code |= state_of(getpid()) != FLW_BOARD_OK ? 16 : 0;
+        code |= state_of(getpid()) != FLW_STATS_FILE_OK ? 16 : 0;
         fallow_publish_stop();
-        code |= state_of(getpid()) != FLW_BOARD_ABSENT ? 32 : 0;
+        code |= state_of(getpid()) != FLW_STATS_FILE_ABSENT ? 32 : 0;
         _exit(code);
     }
     assert_int_equal(exit_status_of(child), 0);
-    struct flw_bulletin bulletin;
-    look(&bulletin);
-    expect_stats(bulletin.pools, bed.pool);
-    flw_bulletin_drop(&bulletin);
+    struct flw_stats_page stats_page;
+    look(&stats_page);
+    expect_stats(stats_page.pools, bed.pool);
+    flw_stats_page_drop(&stats_page);
     fallow_publish_stop();
     api_end(&bed);
 }
 
-/* Publishes in a child that then ends as `how` says; the state of its board afterwards. */
-static enum flw_board_state state_after(int how)
+/* Publishes in a child that then ends as `how` says; the state of its stats file afterwards. */
+static enum flw_stats_file_state state_after(int how)
 {
     pid_t child = fork();
     if (child == 0) {
@@ -534,8 +534,8 @@ static void exit_removes_the_file_and_a_kill_leaves_a_stale_one(void **state)
 {
     (void)state;
     skip_forks();
-    assert_int_equal(state_after(0), FLW_BOARD_ABSENT);
-    assert_int_equal(state_after(SIGKILL), FLW_BOARD_STALE);
+    assert_int_equal(state_after(0), FLW_STATS_FILE_ABSENT);
+    assert_int_equal(state_after(SIGKILL), FLW_STATS_FILE_STALE);
     publish(); /* the next to publish sweeps; remove_folder finds nothing left */
     fallow_publish_stop();
 }
@@ -612,13 +612,13 @@ static void it_can_be_watched_while_pools_and_arenas_come_and_go(void **state)
             pthread_create(&threads[i], NULL, i < 2 ? allocate : come_and_go, &traffic), 0);
     }
     for (int i = 0; i < 12; i++) {
-        struct flw_bulletin bulletin;
-        look(&bulletin);
-        assert_true(bulletin.pool_total >= 1); /* those that came while it looked, too */
-        assert_int_equal(bulletin.pool_total, bulletin.pool_count);
-        const uint64_t *value = bulletin.pools->value;
+        struct flw_stats_page stats_page;
+        look(&stats_page);
+        assert_true(stats_page.pool_total >= 1); /* those that came while it looked, too */
+        assert_int_equal(stats_page.pool_total, stats_page.pool_count);
+        const uint64_t *value = stats_page.pools->value;
         assert_true(value[FLW_VALUE_reserved_bytes] <= value[FLW_VALUE_limit_bytes]);
-        flw_bulletin_drop(&bulletin);
+        flw_stats_page_drop(&stats_page);
         if (i % 4 == 3) { /* the watcher is not always there */
             fallow_publish_stop();
             publish();
@@ -629,10 +629,10 @@ static void it_can_be_watched_while_pools_and_arenas_come_and_go(void **state)
         pthread_join(threads[i], NULL);
     }
     assert_int_equal(traffic.failures, 0);
-    struct flw_bulletin bulletin;
-    look(&bulletin);
-    expect_stats(bulletin.pools, bed.pool);
-    flw_bulletin_drop(&bulletin);
+    struct flw_stats_page stats_page;
+    look(&stats_page);
+    expect_stats(stats_page.pools, bed.pool);
+    flw_stats_page_drop(&stats_page);
     fallow_publish_stop();
     api_end(&bed);
 }

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "record/scribe.h"
+#include "record/trace_file.h"
 
 #define DEPTH 16
 

@@ -29,7 +29,7 @@
 #include "fallow/arena.h"
 #include "fallow/publish.h"
 #include "fallow/trace.h"
-#include "publish/bulletin.h"
+#include "publish/stats_page.h"
 
 #define MOST_POOLS 64
 #define THREADS    3
@@ -122,7 +122,7 @@ static void print_stats(void)
 #define PUT_POOL(name)
 #define PUT_STATS(name)             printf("%u." #name " %llu\n", p, (unsigned long long)stats.name);
 #define X(name, source, kind, help) PUT_##source(name)
-        FLW_BULLETIN_VALUES(X)
+        FLW_STATS_PAGE_VALUES(X)
 #undef X
     }
     puts("end");

@@ -46,8 +46,8 @@ static const struct field arena_fields[] = {{"scratch_bytes", NULL}, {"persisten
 #define STREAM_KEY      2 /* kind, id */
 #define WORDS(type)     (sizeof(struct type) / sizeof(uint64_t))
 #define WORDS_OF(value) ((const uint64_t *)(const void *)&(value))
-_Static_assert(WORDS(flw_bulletin_class) == CLASS_KEY + COUNT(class_fields), "a field a word");
-_Static_assert(WORDS(flw_bulletin_stream) == STREAM_KEY + COUNT(stream_fields), "a field a word");
+_Static_assert(WORDS(flw_stats_page_class) == CLASS_KEY + COUNT(class_fields), "a field a word");
+_Static_assert(WORDS(flw_stats_page_stream) == STREAM_KEY + COUNT(stream_fields), "a field a word");
 
 enum kind {
     LABEL, /* not a metric */
@@ -60,16 +60,16 @@ static const struct {
     enum kind kind;
 } values[] = {
 #define X(name, source, kind, help) {{#name, help}, kind},
-    FLW_BULLETIN_VALUES(X)
+    FLW_STATS_PAGE_VALUES(X)
 #undef X
 };
 
 static const char *name_kind(uint64_t kind)
 {
-    static const char *const names[] = {[FLW_BULLETIN_STREAM] = "stream",
-                                        [FLW_BULLETIN_GONE] = "gone",
-                                        [FLW_BULLETIN_SHARED] = "shared",
-                                        [FLW_BULLETIN_REST] = "rest"};
+    static const char *const names[] = {[FLW_STATS_PAGE_STREAM] = "stream",
+                                        [FLW_STATS_PAGE_GONE] = "gone",
+                                        [FLW_STATS_PAGE_SHARED] = "shared",
+                                        [FLW_STATS_PAGE_REST] = "rest"};
     return kind < COUNT(names) ? names[kind] : "unknown";
 }
 
@@ -86,18 +86,18 @@ static void write_fields(struct flw_json_writer *out, const uint64_t *words,
     flw_json_end(out, '}');
 }
 
-static void write_ladder(struct flw_json_writer *out, const struct flw_bulletin_pool *pool)
+static void write_ladder(struct flw_json_writer *out, const struct flw_stats_page_pool *pool)
 {
     uint64_t last = pool->value[FLW_VALUE_last_climb_stage];
     flw_json_begin(out, "stages", '[');
-    for (unsigned i = 0; i < FLW_BULLETIN_STAGES && flw_bulletin_stage(pool, i) != NULL; i++) {
+    for (unsigned i = 0; i < FLW_STATS_PAGE_STAGES && flw_stats_page_stage(pool, i) != NULL; i++) {
         flw_json_begin(out, NULL, '{');
-        flw_json_text(out, "stage", flw_bulletin_stage(pool, i));
+        flw_json_text(out, "stage", flw_stats_page_stage(pool, i));
         FLW_JSON_NUMBERS(out, {"count", pool->stage_count[i]}, {"ns", pool->stage_ns[i]});
         flw_json_end(out, '}');
     }
     flw_json_end(out, ']');
-    const char *served = last == 0 ? NULL : flw_bulletin_stage(pool, last - 1);
+    const char *served = last == 0 ? NULL : flw_stats_page_stage(pool, last - 1);
     if (flw_json_begin_known(out, "last_climb", served != NULL, '{')) {
         flw_json_text(out, "stage", served);
         flw_json_number(out, "bytes", pool->value[FLW_VALUE_last_climb_bytes]);
@@ -105,26 +105,26 @@ static void write_ladder(struct flw_json_writer *out, const struct flw_bulletin_
     }
 }
 
-static void write_streams(struct flw_json_writer *out, const struct flw_bulletin_pool *pool)
+static void write_streams(struct flw_json_writer *out, const struct flw_stats_page_pool *pool)
 {
     flw_json_begin(out, "streams", '[');
     for (uint32_t i = 0; i < pool->stream_count; i++) {
-        const struct flw_bulletin_stream *stream = &pool->streams[i];
+        const struct flw_stats_page_stream *stream = &pool->streams[i];
         flw_json_begin(out, NULL, '{');
         flw_json_text(out, "kind", name_kind(stream->kind));
         flw_json_known(out, "id",
-                       stream->kind == FLW_BULLETIN_STREAM || stream->kind == FLW_BULLETIN_GONE,
+                       stream->kind == FLW_STATS_PAGE_STREAM || stream->kind == FLW_STATS_PAGE_GONE,
                        stream->id);
         write_fields(out, WORDS_OF(*stream) + STREAM_KEY, stream_fields, COUNT(stream_fields));
     }
     flw_json_end(out, ']');
 }
 
-static void write_classes(struct flw_json_writer *out, const struct flw_bulletin_pool *pool)
+static void write_classes(struct flw_json_writer *out, const struct flw_stats_page_pool *pool)
 {
     flw_json_begin(out, "classes", '[');
     for (uint32_t i = 0; i < pool->class_count; i++) {
-        const struct flw_bulletin_class *class = &pool->classes[i];
+        const struct flw_stats_page_class *class = &pool->classes[i];
         flw_json_begin(out, NULL, '{');
         flw_json_known(out, "size_bytes", class->size_bytes != 0, class->size_bytes);
         write_fields(out, WORDS_OF(*class) + CLASS_KEY, class_fields, COUNT(class_fields));
@@ -133,7 +133,7 @@ static void write_classes(struct flw_json_writer *out, const struct flw_bulletin
 }
 
 /* Write null if no call stacks are recorded. */
-static void write_owners(struct flw_json_writer *out, const struct flw_bulletin_pool *pool)
+static void write_owners(struct flw_json_writer *out, const struct flw_stats_page_pool *pool)
 {
     struct flw_top_owner owners[FLW_TOP_OWNERS];
     uint32_t count = flw_top_list_owners(pool, owners);
@@ -152,7 +152,7 @@ static void write_owners(struct flw_json_writer *out, const struct flw_bulletin_
 
 static void write_pool(struct flw_json_writer *out, const struct flw_top_pool *labelled)
 {
-    const struct flw_bulletin_pool *pool = labelled->bulletin;
+    const struct flw_stats_page_pool *pool = labelled->stats_page;
     uint64_t hits = pool->value[FLW_VALUE_hit_count], allocs = pool->value[FLW_VALUE_alloc_count];
     flw_json_begin(out, NULL, '{');
     flw_json_text(out, "pool", labelled->label);
@@ -202,7 +202,7 @@ struct samples {
     FILE *out;
     size_t count;
     struct {
-        const struct flw_bulletin_pool *pool;
+        const struct flw_stats_page_pool *pool;
         const char *process_name;
         char labels[96]; /* process="1",pool="0",device="0" */
     } * pools;
@@ -280,9 +280,9 @@ static void put_ladder(const struct samples *samples, const char *metric, const 
 {
     put_head(samples->out, metric, "counter", help);
     for (size_t i = 0; i < samples->count; i++) {
-        const struct flw_bulletin_pool *pool = samples->pools[i].pool;
+        const struct flw_stats_page_pool *pool = samples->pools[i].pool;
         const char *stage;
-        for (unsigned s = 0; (stage = flw_bulletin_stage(pool, s)) != NULL; s++) {
+        for (unsigned s = 0; (stage = flw_stats_page_stage(pool, s)) != NULL; s++) {
             fprintf(samples->out, "%s{%s,stage=\"%s\"} ", metric, samples->pools[i].labels, stage);
             fprintf(samples->out, is_time ? "%.9f\n" : "%.0f\n",
                     is_time ? (double)pool->stage_ns[s] / 1e9 : (double)pool->stage_count[s]);
@@ -293,10 +293,10 @@ static void put_ladder(const struct samples *samples, const char *metric, const 
 /* Print a word of each stream or class. Rows with the same key, of streams that the driver cannot distinguish, are one
  * sample with the sum: labels must not repeat. */
 static void put_rows(FILE *out, const char *metric, const char *labels,
-                     const struct flw_bulletin_pool *pool, bool is_stream, size_t word)
+                     const struct flw_stats_page_pool *pool, bool is_stream, size_t word)
 {
     const uint64_t *rows = is_stream ? WORDS_OF(pool->streams) : WORDS_OF(pool->classes);
-    size_t row_words = is_stream ? WORDS(flw_bulletin_stream) : WORDS(flw_bulletin_class);
+    size_t row_words = is_stream ? WORDS(flw_stats_page_stream) : WORDS(flw_stats_page_class);
     size_t key_bytes =
         (is_stream ? STREAM_KEY + 1 : CLASS_KEY) * sizeof *rows; /* with the handle */
     const uint64_t *end = rows + row_words * (is_stream ? pool->stream_count : pool->class_count);
@@ -315,7 +315,7 @@ static void put_rows(FILE *out, const char *metric, const char *labels,
         fprintf(out, "%s{%s,", metric, labels);
         if (is_stream) {
             fprintf(out, "kind=\"%s\",stream=\"%" PRIu64 "\",handle=\"%#" PRIx64, name_kind(row[0]),
-                    row[0] == FLW_BULLETIN_REST ? 0 : row[1], row[2]);
+                    row[0] == FLW_STATS_PAGE_REST ? 0 : row[1], row[2]);
         } else {
             fprintf(out, row[0] == 0 ? "class=\"runs" : "class=\"%" PRIu64, row[0]);
         }
@@ -351,12 +351,12 @@ static struct samples list_samples(const struct flw_top_looks *all, FILE *out)
             const struct flw_top_pool *pool = &all->looks[i].pools[p];
             FLW_HOST_GROW(samples.pools, capacity, samples.count + 1);
             size_t at = samples.count++;
-            samples.pools[at].pool = pool->bulletin;
+            samples.pools[at].pool = pool->stats_page;
             samples.pools[at].process_name = all->looks[i].name;
             snprintf(samples.pools[at].labels, sizeof samples.pools[at].labels,
                      "process=\"%d\",pool=\"%s\",device=\"%" PRIu64 "\"",
                      (int)all->looks[i].process, pool->label,
-                     pool->bulletin->value[FLW_VALUE_device]);
+                     pool->stats_page->value[FLW_VALUE_device]);
         }
     }
     return samples;

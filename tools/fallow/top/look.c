@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: reading the bulletins of processes, the reasons if there are none, and the owners of the memory in bulletins.
+ * Owns: reading the stats pages of processes, the reasons if there are none, and the owners of the memory in stats pages.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,30 +19,31 @@
 
 /* ---- reasons */
 
-static void explain(char *message, enum flw_board_state state, pid_t process, uint32_t version)
+static void explain(char *message, enum flw_stats_file_state state, pid_t process, uint32_t version)
 {
     static const char *const reasons[] = {
-        [FLW_BOARD_NOT_OURS] = "its file is not this user's alone, and is not read: run fallow top "
-                               "as the user of the process",
-        [FLW_BOARD_FOREIGN] = "its file is damaged or none of Fallow's",
-        [FLW_BOARD_SILENT] = "it does not answer: is it stopped, or under a debugger?",
-        [FLW_BOARD_TORN] = "its answers never came whole: try again",
-        [FLW_BOARD_ABSENT] = "it has ended",
-        [FLW_BOARD_STALE] = "it has ended",
-        [FLW_BOARD_REFUSED] = NULL};
-    if (state == FLW_BOARD_VERSIONS) {
+        [FLW_STATS_FILE_NOT_OURS] =
+            "its file is not this user's alone, and is not read: run fallow top "
+            "as the user of the process",
+        [FLW_STATS_FILE_FOREIGN] = "its file is damaged or none of Fallow's",
+        [FLW_STATS_FILE_SILENT] = "it does not answer: is it stopped, or under a debugger?",
+        [FLW_STATS_FILE_TORN] = "its answers never came whole: try again",
+        [FLW_STATS_FILE_ABSENT] = "it has ended",
+        [FLW_STATS_FILE_STALE] = "it has ended",
+        [FLW_STATS_FILE_REFUSED] = NULL};
+    if (state == FLW_STATS_FILE_VERSIONS) {
         snprintf(
             message, FLW_TOP_MESSAGE_BYTES,
             "process %d publishes in version %u, this command reads version %u: use the fallow "
             "command of the library that the process runs",
-            (int)process, version, FLW_BOARD_VERSION);
+            (int)process, version, FLW_STATS_FILE_VERSION);
     } else {
         snprintf(message, FLW_TOP_MESSAGE_BYTES, "process %d: %s", (int)process,
-                 state == FLW_BOARD_REFUSED ? strerror(errno) : reasons[state]);
+                 state == FLW_STATS_FILE_REFUSED ? strerror(errno) : reasons[state]);
     }
 }
 
-/* Explain that a process has no board. */
+/* Explain that a process has no stats file. */
 static void explain_absent(char *message, const char *directory, pid_t process)
 {
     char path[64];
@@ -76,78 +77,80 @@ static void make_printable(char *text)
     }
 }
 
-static enum flw_board_state take_bulletin(struct flw_board_reader *reader, const char *directory,
-                                          const struct flw_board_name *name,
-                                          struct flw_bulletin *bulletin)
+static enum flw_stats_file_state take_bulletin(struct flw_stats_file_reader *reader,
+                                               const char *directory,
+                                               const struct flw_stats_file_name *name,
+                                               struct flw_stats_page *stats_page)
 {
     size_t count = 0;
-    enum flw_board_state state = flw_board_open(reader, directory, name);
-    if (state != FLW_BOARD_OK) {
+    enum flw_stats_file_state state = flw_stats_file_open(reader, directory, name);
+    if (state != FLW_STATS_FILE_OK) {
         return state;
     }
-    unsigned char *bytes = flw_host_alloc(FLW_BOARD_BODY_BYTES, 1);
-    state = flw_board_ask(reader, ANSWER_NS);
-    if (state == FLW_BOARD_OK) {
-        state = flw_board_read(reader, bytes, &count);
+    unsigned char *bytes = flw_host_alloc(FLW_STATS_FILE_BODY_BYTES, 1);
+    state = flw_stats_file_ask(reader, ANSWER_NS);
+    if (state == FLW_STATS_FILE_OK) {
+        state = flw_stats_file_read(reader, bytes, &count);
     }
-    if (state == FLW_BOARD_OK && !flw_bulletin_read(bulletin, bytes, count)) {
-        state = FLW_BOARD_FOREIGN;
+    if (state == FLW_STATS_FILE_OK && !flw_stats_page_read(stats_page, bytes, count)) {
+        state = FLW_STATS_FILE_FOREIGN;
     }
     flw_host_free(bytes);
-    flw_board_close(reader);
+    flw_stats_file_close(reader);
     return state;
 }
 
-static void adopt_pool(struct flw_top_look *look, unsigned copy, struct flw_bulletin_pool *bulletin)
+static void adopt_pool(struct flw_top_look *look, unsigned copy,
+                       struct flw_stats_page_pool *stats_page)
 {
     struct flw_top_pool *pool = &look->pools[look->pool_count++];
-    unsigned long long number = bulletin->value[FLW_VALUE_number];
-    pool->bulletin = bulletin;
+    unsigned long long number = stats_page->value[FLW_VALUE_number];
+    pool->stats_page = stats_page;
     if (copy == 0) {
         snprintf(pool->label, sizeof pool->label, "%llu", number);
     } else {
-        snprintf(pool->label, sizeof pool->label, "%u.%llu", copy % FLW_BOARD_COPIES,
+        snprintf(pool->label, sizeof pool->label, "%u.%llu", copy % FLW_STATS_FILE_COPIES,
                  number % 1000000000000);
     }
-    if (bulletin->driver[0] == '\0') {
-        strcpy(bulletin->driver, "libcuda.so.1");
+    if (stats_page->driver[0] == '\0') {
+        strcpy(stats_page->driver, "libcuda.so.1");
     }
-    make_printable(bulletin->driver);
-    for (uint32_t i = 0; i < bulletin->arena_count; i++) {
-        make_printable(bulletin->arenas[i].name);
+    make_printable(stats_page->driver);
+    for (uint32_t i = 0; i < stats_page->arena_count; i++) {
+        make_printable(stats_page->arenas[i].name);
     }
 }
 
-/* Complete a look from the bulletins. */
+/* Complete a look from the stats pages. */
 static void adopt(struct flw_top_look *look)
 {
     size_t capacity = 0;
-    for (unsigned copy = 0; copy < FLW_BOARD_COPIES; copy++) {
-        struct flw_bulletin *bulletin = &look->bulletins[copy];
+    for (unsigned copy = 0; copy < FLW_STATS_FILE_COPIES; copy++) {
+        struct flw_stats_page *stats_page = &look->stats_pages[copy];
         if (look->name[0] == '\0') {
-            memcpy(look->name, bulletin->name, sizeof look->name);
+            memcpy(look->name, stats_page->name, sizeof look->name);
             make_printable(look->name);
-            look->clock_ns = bulletin->clock_ns;
+            look->clock_ns = stats_page->clock_ns;
         }
-        look->pool_total += bulletin->pool_total;
-        FLW_HOST_GROW(look->pools, capacity, look->pool_count + bulletin->pool_count + 1);
-        for (uint32_t i = 0; i < bulletin->pool_count; i++) {
-            adopt_pool(look, copy, &bulletin->pools[i]);
+        look->pool_total += stats_page->pool_total;
+        FLW_HOST_GROW(look->pools, capacity, look->pool_count + stats_page->pool_count + 1);
+        for (uint32_t i = 0; i < stats_page->pool_count; i++) {
+            adopt_pool(look, copy, &stats_page->pools[i]);
         }
     }
 }
 
 static void drop(struct flw_top_look *look)
 {
-    for (unsigned copy = 0; copy < FLW_BOARD_COPIES; copy++) {
-        flw_bulletin_drop(&look->bulletins[copy]);
+    for (unsigned copy = 0; copy < FLW_STATS_FILE_COPIES; copy++) {
+        flw_stats_page_drop(&look->stats_pages[copy]);
     }
     flw_host_free(look->pools);
 }
 
-/* The boards of a directory. */
+/* The stats files of a directory. */
 struct names {
-    struct flw_board_name *list;
+    struct flw_stats_file_name *list;
     size_t count, capacity;
 };
 
@@ -156,25 +159,25 @@ struct names {
 static bool take(struct flw_top_look *look, const char *directory, const struct names *names,
                  pid_t process, char *message, bool *out_ended)
 {
-    enum flw_board_state state = FLW_BOARD_OK;
-    struct flw_board_reader reader = {0};
+    enum flw_stats_file_state state = FLW_STATS_FILE_OK;
+    struct flw_stats_file_reader reader = {0};
     bool has_board = false, is_gone = false, is_any = false;
     *look = (struct flw_top_look){.process = process};
-    for (size_t i = 0; i < names->count && (state == FLW_BOARD_OK || is_gone); i++) {
-        const struct flw_board_name *name = &names->list[i];
-        struct flw_bulletin bulletin;
+    for (size_t i = 0; i < names->count && (state == FLW_STATS_FILE_OK || is_gone); i++) {
+        const struct flw_stats_file_name *name = &names->list[i];
+        struct flw_stats_page stats_page;
         if (name->process != process) {
             continue;
         }
         has_board = true;
-        state = take_bulletin(&reader, directory, name, &bulletin);
-        is_gone = state == FLW_BOARD_ABSENT || state == FLW_BOARD_STALE;
-        if (state == FLW_BOARD_OK) {
-            look->bulletins[name->copy] = bulletin;
+        state = take_bulletin(&reader, directory, name, &stats_page);
+        is_gone = state == FLW_STATS_FILE_ABSENT || state == FLW_STATS_FILE_STALE;
+        if (state == FLW_STATS_FILE_OK) {
+            look->stats_pages[name->copy] = stats_page;
             is_any = true;
         }
     }
-    if (is_any && (state == FLW_BOARD_OK || is_gone)) {
+    if (is_any && (state == FLW_STATS_FILE_OK || is_gone)) {
         adopt(look);
         return true;
     }
@@ -190,7 +193,7 @@ static bool take(struct flw_top_look *look, const char *directory, const struct 
 
 /* ---- several processes */
 
-static void keep_name(void *context, const struct flw_board_name *name)
+static void keep_name(void *context, const struct flw_stats_file_name *name)
 {
     struct names *names = context;
     FLW_HOST_GROW(names->list, names->capacity, names->count + 1);
@@ -199,7 +202,7 @@ static void keep_name(void *context, const struct flw_board_name *name)
 
 static int compare_names(const void *left, const void *right)
 {
-    const struct flw_board_name *a = left, *b = right;
+    const struct flw_stats_file_name *a = left, *b = right;
     return (a->process > b->process) - (a->process < b->process);
 }
 
@@ -212,7 +215,7 @@ static pid_t *list_processes(struct names *names, size_t *out_count, uint32_t *o
         qsort(names->list, names->count, sizeof *names->list, compare_names);
     }
     for (size_t i = 0; i < names->count; i++) {
-        const struct flw_board_name *name = &names->list[i];
+        const struct flw_stats_file_name *name = &names->list[i];
         if (geteuid() != 0 && name->user != geteuid()) {
             (*out_other_count)++;
         } else if (count == 0 || processes[count - 1] != name->process) {
@@ -268,7 +271,7 @@ bool flw_top_looks_next(struct flw_top_looks *now, struct flw_top_looks *before,
     struct names names = {0};
     size_t count = settings->process_count;
     *out_ended = false;
-    if (!flw_board_sweep(settings->directory, keep_name, &names)) {
+    if (!flw_stats_file_sweep(settings->directory, keep_name, &names)) {
         snprintf(message, FLW_TOP_MESSAGE_BYTES, "cannot look into %s: %s", settings->directory,
                  strerror(errno));
         return false;
@@ -293,9 +296,9 @@ bool flw_top_looks_next(struct flw_top_looks *now, struct flw_top_looks *before,
 /* ---- owners */
 
 /* Name the owner of a call stack. */
-static void name_owner(const struct flw_bulletin_holder *holder, char *out, size_t room)
+static void name_owner(const struct flw_stats_page_holder *holder, char *out, size_t room)
 {
-    char frames[FLW_BULLETIN_FRAMES_BYTES], name[FLW_BULLETIN_FRAMES_BYTES];
+    char frames[FLW_STATS_PAGE_FRAMES_BYTES], name[FLW_STATS_PAGE_FRAMES_BYTES];
     char *at = frames, *function, *file, *line;
     enum flw_frame_kind best = FLW_FRAME_OTHER;
     snprintf(out, room, "code that is not known");
@@ -339,7 +342,7 @@ static uint32_t add_owner(struct flw_top_owner *owners, uint32_t count,
     return count;
 }
 
-uint32_t flw_top_list_owners(const struct flw_bulletin_pool *pool,
+uint32_t flw_top_list_owners(const struct flw_stats_page_pool *pool,
                              struct flw_top_owner owners[FLW_TOP_OWNERS])
 {
     uint64_t bytes = pool->value[FLW_VALUE_requested_bytes];
@@ -347,7 +350,7 @@ uint32_t flw_top_list_owners(const struct flw_bulletin_pool *pool,
     struct flw_top_owner rest = {0};
     uint32_t count = 0;
     for (uint32_t i = 0; i < pool->holder_count; i++) {
-        const struct flw_bulletin_holder *holder = &pool->holders[i];
+        const struct flw_stats_page_holder *holder = &pool->holders[i];
         struct flw_top_owner owner = {.bytes = holder->requested_bytes,
                                       .count = holder->live_count};
         bytes -= flw_min(bytes, owner.bytes);

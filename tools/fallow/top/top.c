@@ -189,7 +189,7 @@ static int print_all(const struct settings *settings)
 int flw_command_top(int argc, char **argv)
 {
     struct settings settings = {
-        .top = {.interval_ns = 1000000000, .directory = FLW_BOARD_DIRECTORY}};
+        .top = {.interval_ns = 1000000000, .directory = FLW_STATS_FILE_DIRECTORY}};
     int code = parse(argc, argv, &settings);
     if (code != FLW_OPTIONS_READ) {
         return code;

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "publish/board.h"
-#include "publish/bulletin.h"
+#include "publish/stats_file.h"
+#include "publish/stats_page.h"
 
 #define FLW_TOP_MESSAGE_BYTES 768
 #define FLW_TOP_PROCESSES     256 /* most processes on the command line */
@@ -39,19 +39,19 @@ struct flw_top_settings {
 struct flw_top_pool {
     char label
         [24]; /* number of the pool, after "copy." for copies of the library other than the first */
-    const struct flw_bulletin_pool *bulletin;
+    const struct flw_stats_page_pool *stats_page;
 };
 
 /* One process at one moment. Its texts are printable, and the names of drivers are complete. */
 struct flw_top_look {
     pid_t process;
     char name[16];
-    uint64_t clock_ns;   /* of the first bulletin */
+    uint64_t clock_ns;   /* of the first stats page */
     uint64_t pool_total; /* all pools */
-    uint32_t pool_count; /* pools in the bulletins */
+    uint32_t pool_count; /* pools in the stats pages */
     struct flw_top_pool *pools;
-    struct flw_bulletin
-        bulletins[FLW_BOARD_COPIES]; /* without pools: the process has no such copy */
+    struct flw_stats_page
+        stats_pages[FLW_STATS_FILE_COPIES]; /* without pools: the process has no such copy */
 };
 
 /* Looks at several processes, taken at about the same moment. */
@@ -72,7 +72,7 @@ void flw_top_looks_drop(struct flw_top_looks *all);
 const struct flw_top_look *flw_top_looks_find(const struct flw_top_looks *all, pid_t process);
 
 /* An owner of a pool's live memory, if the pool is recorded with call stacks. */
-#define FLW_TOP_OWNERS (FLW_BULLETIN_HOLDERS + 2)
+#define FLW_TOP_OWNERS (FLW_STATS_PAGE_HOLDERS + 2)
 
 struct flw_top_owner {
     char name[96];         /* "step (train.py:12)", an operator, or a name for the rest */
@@ -81,7 +81,7 @@ struct flw_top_owner {
 
 /* List the owners, largest first; frames are classified as in the report (common/frame.h). At the end are the memory
  * for which the board had no room, and the memory without call stacks. Returns their number, 0 without call stacks. */
-uint32_t flw_top_list_owners(const struct flw_bulletin_pool *pool,
+uint32_t flw_top_list_owners(const struct flw_stats_page_pool *pool,
                              struct flw_top_owner owners[FLW_TOP_OWNERS]);
 
 /* ---- forms.c */

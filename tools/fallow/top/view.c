@@ -105,7 +105,7 @@ static struct row *list_looks(const struct flw_top_looks *all, enum flw_top_sort
     struct row *rows = flw_host_alloc(all->count, sizeof *rows);
     for (size_t i = 0; i < all->count; i++) {
         for (uint32_t p = 0; p < all->looks[i].pool_count; p++) {
-            add_to_row(&rows[i], all->looks[i].pools[p].bulletin->value);
+            add_to_row(&rows[i], all->looks[i].pools[p].stats_page->value);
         }
     }
     sort_rows(rows, all->count, sort);
@@ -137,11 +137,11 @@ static void add_memory(struct flw_top_page *page, const uint64_t *value)
     }
 }
 
-static void add_arenas(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
+static void add_arenas(struct flw_top_page *page, const struct flw_stats_page_pool *pool)
 {
     const uint64_t *value = pool->value;
     for (uint32_t i = 0; i < pool->arena_count; i++) {
-        const struct flw_bulletin_arena *arena = &pool->arenas[i];
+        const struct flw_stats_page_arena *arena = &pool->arenas[i];
         LINE("arena    %9s  %s%s%s  kept %s  %s leases  %" PRIu64 " captures",
              FLW_SIZE(arena->scratch_bytes), arena->name, arena->is_leased ? ", leased" : "",
              arena->is_locked ? ", locked" : "", FLW_SIZE(arena->persistent_bytes),
@@ -158,14 +158,14 @@ struct change {
     const uint64_t *value, *before; /* NULL: no earlier look */
 };
 
-static uint64_t grown(const struct change *change, enum flw_bulletin_value which)
+static uint64_t grown(const struct change *change, enum flw_stats_page_value which)
 {
     uint64_t now = change->value[which];
     return now - (change->before == NULL ? now : flw_min(now, change->before[which]));
 }
 
 /* Format ", 12 /s", or "" without an earlier look. */
-static const char *format_rate(const struct change *change, enum flw_bulletin_value which,
+static const char *format_rate(const struct change *change, enum flw_stats_page_value which,
                                char *out)
 {
     uint64_t per_second = (uint64_t)((double)grown(change, which) / change->seconds);
@@ -193,17 +193,17 @@ static void add_traffic(struct flw_top_page *page, const struct change *change)
 }
 
 /* The last climb above the first stage, then every stage that was reached, on as many lines as needed. */
-static void add_ladder(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
+static void add_ladder(struct flw_top_page *page, const struct flw_stats_page_pool *pool)
 {
     const uint64_t *value = pool->value;
     char line[LINE_BYTES] = "ladder   ", part[80];
     const char *served =
-        V(last_climb_stage) == 0 ? NULL : flw_bulletin_stage(pool, V(last_climb_stage) - 1);
+        V(last_climb_stage) == 0 ? NULL : flw_stats_page_stage(pool, V(last_climb_stage) - 1);
     if (served != NULL) {
         flw_append(line, sizeof line, "last %s for %s ", served, FLW_SIZE(V(last_climb_bytes)));
     }
-    for (unsigned i = 0; i < FLW_BULLETIN_STAGES; i++) {
-        const char *stage = flw_bulletin_stage(pool, i);
+    for (unsigned i = 0; i < FLW_STATS_PAGE_STAGES; i++) {
+        const char *stage = flw_stats_page_stage(pool, i);
         if (stage == NULL || pool->stage_count[i] == 0) {
             continue;
         }
@@ -240,15 +240,15 @@ static void add_trouble(struct flw_top_page *page, const uint64_t *value)
     }
 }
 
-static void add_streams(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
+static void add_streams(struct flw_top_page *page, const struct flw_stats_page_pool *pool,
                         enum flw_top_sort sort)
 {
-    static const char *const names[] = {[FLW_BULLETIN_STREAM] = "%" PRIu64,
-                                        [FLW_BULLETIN_GONE] = "gone %" PRIu64,
-                                        [FLW_BULLETIN_REST] = "%" PRIu64 " more"};
-    struct row rows[FLW_BULLETIN_STREAMS + 1];
+    static const char *const names[] = {[FLW_STATS_PAGE_STREAM] = "%" PRIu64,
+                                        [FLW_STATS_PAGE_GONE] = "gone %" PRIu64,
+                                        [FLW_STATS_PAGE_REST] = "%" PRIu64 " more"};
+    struct row rows[FLW_STATS_PAGE_STREAMS + 1];
     for (uint32_t i = 0; i < pool->stream_count; i++) {
-        const struct flw_bulletin_stream *stream = &pool->streams[i];
+        const struct flw_stats_page_stream *stream = &pool->streams[i];
         rows[i] = (struct row){stream->live_bytes + stream->cached_bytes + stream->free_bytes +
                                    stream->captured_bytes,
                                stream->live_bytes,
@@ -262,9 +262,9 @@ static void add_streams(struct flw_top_page *page, const struct flw_bulletin_poo
     flw_top_add_line(page, FLW_TOP_HEADING, "%-14s %10s %10s %10s %10s %7s %8s", "STREAM", "LIVE",
                      "ASKED", "CACHED", "FREE", "THREADS", "HITS");
     for (uint32_t i = 0; i < pool->stream_count; i++) {
-        const struct flw_bulletin_stream *stream = &pool->streams[rows[i].index];
+        const struct flw_stats_page_stream *stream = &pool->streams[rows[i].index];
         char name[40] = "any";
-        if (stream->kind <= FLW_BULLETIN_REST && names[stream->kind] != NULL) {
+        if (stream->kind <= FLW_STATS_PAGE_REST && names[stream->kind] != NULL) {
             snprintf(name, sizeof name, names[stream->kind], stream->id);
         }
         LINE("%-14.14s %10s %10s %10s %10s %7" PRIu64 " %8s", name, FLW_SIZE(stream->live_bytes),
@@ -275,12 +275,12 @@ static void add_streams(struct flw_top_page *page, const struct flw_bulletin_poo
 }
 
 /* Without another key the class with the most memory is first. */
-static void add_classes(struct flw_top_page *page, const struct flw_bulletin_pool *pool,
+static void add_classes(struct flw_top_page *page, const struct flw_stats_page_pool *pool,
                         enum flw_top_sort sort)
 {
-    struct row rows[FLW_BULLETIN_CLASSES];
+    struct row rows[FLW_STATS_PAGE_CLASSES];
     for (uint32_t i = 0; i < pool->class_count; i++) {
-        const struct flw_bulletin_class *class = &pool->classes[i];
+        const struct flw_stats_page_class *class = &pool->classes[i];
         rows[i] =
             (struct row){class->reserved_bytes, class->live_bytes, class->cached_bytes, 0, 0, 0, 0};
     }
@@ -289,7 +289,7 @@ static void add_classes(struct flw_top_page *page, const struct flw_bulletin_poo
     flw_top_add_line(page, FLW_TOP_HEADING, "%-14s %10s %10s %10s %10s %7s %8s", "CLASS", "LIVE",
                      "ASKED", "CACHED", "RESERVED", "BLOCKS", "USED");
     for (uint32_t i = 0; i < pool->class_count; i++) {
-        const struct flw_bulletin_class *class = &pool->classes[rows[i].index];
+        const struct flw_stats_page_class *class = &pool->classes[rows[i].index];
         LINE("%-14s %10s %10s %10s %10s %7" PRIu64 " %8s",
              class->size_bytes == 0 ? "runs" : FLW_SIZE(class->size_bytes),
              FLW_SIZE(class->live_bytes), FLW_SIZE(class->requested_bytes),
@@ -298,7 +298,7 @@ static void add_classes(struct flw_top_page *page, const struct flw_bulletin_poo
     }
 }
 
-static void add_owners(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
+static void add_owners(struct flw_top_page *page, const struct flw_stats_page_pool *pool)
 {
     struct flw_top_owner owners[FLW_TOP_OWNERS];
     uint32_t number = flw_top_list_owners(pool, owners);
@@ -320,14 +320,14 @@ static void add_owners(struct flw_top_page *page, const struct flw_bulletin_pool
 static struct change find_change(const struct flw_top_pool *pool, const struct flw_top_look *look,
                                  const struct flw_top_look *before)
 {
-    struct change change = {1, pool->bulletin->value, NULL};
+    struct change change = {1, pool->stats_page->value, NULL};
     if (before == NULL || before->clock_ns >= look->clock_ns) {
         return change;
     }
     change.seconds = (double)(look->clock_ns - before->clock_ns) / 1e9;
     for (uint32_t i = 0; i < before->pool_count; i++) {
         if (strcmp(before->pools[i].label, pool->label) == 0) {
-            change.before = before->pools[i].bulletin->value;
+            change.before = before->pools[i].stats_page->value;
         }
     }
     return change;
@@ -339,15 +339,15 @@ static void add_pool(struct flw_top_page *page, const struct flw_top_pool *pool,
     LINE("%s", "");
     flw_top_add_line(page, FLW_TOP_TITLE, "pool %s", pool->label);
     add_memory(page, change->value);
-    add_arenas(page, pool->bulletin);
+    add_arenas(page, pool->stats_page);
     add_traffic(page, change);
-    add_ladder(page, pool->bulletin);
+    add_ladder(page, pool->stats_page);
     add_trouble(page, change->value);
     LINE("%s", "");
-    add_streams(page, pool->bulletin, sort);
+    add_streams(page, pool->stats_page, sort);
     LINE("%s", "");
-    add_classes(page, pool->bulletin, sort);
-    add_owners(page, pool->bulletin);
+    add_classes(page, pool->stats_page, sort);
+    add_owners(page, pool->stats_page);
 }
 
 void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look *look,
@@ -355,7 +355,7 @@ void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look 
 {
     struct row *rows = flw_host_alloc(look->pool_count, sizeof *rows);
     for (uint32_t i = 0; i < look->pool_count; i++) {
-        add_to_row(&rows[i], look->pools[i].bulletin->value);
+        add_to_row(&rows[i], look->pools[i].stats_page->value);
     }
     sort_rows(rows, look->pool_count, sort);
     flw_top_add_line(page, FLW_TOP_TITLE, "fallow top  %s (%d)  %" PRIu64 " pool%s", look->name,
@@ -368,9 +368,9 @@ void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look 
     }
     for (uint32_t i = 0; i < look->pool_count; i++) {
         const struct flw_top_pool *pool = &look->pools[rows[i].index];
-        const uint64_t *value = pool->bulletin->value;
+        const uint64_t *value = pool->stats_page->value;
         LINE("%-5s %3" PRIu64 " %-16.16s %10s %10s %10s %7s %8s", pool->label, V(device),
-             pool->bulletin->driver, FLW_SIZE(V(reserved_bytes)), FLW_SIZE(V(live_bytes)),
+             pool->stats_page->driver, FLW_SIZE(V(reserved_bytes)), FLW_SIZE(V(live_bytes)),
              FLW_SIZE(V(cached_bytes)), FLW_COUNT(V(stream_count)),
              SHARE(V(hit_count), V(alloc_count)));
     }

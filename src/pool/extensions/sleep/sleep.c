@@ -18,7 +18,7 @@
 #include "base/sized.h"
 #include "pool/ladder/ladder.h"
 #include "pool/state/extension.h"
-#include "pool/state/say.h"
+#include "pool/state/refusal_log.h"
 #include "pool/state/settings.h"
 #include "pool/state/table.h"
 #include "pool/streams/cache.h"
@@ -394,6 +394,6 @@ fallow_status fallow_pool_wake(fallow_pool *handle)
         bool is_lost = flw_heap_is_lost(&pool->heap);
         flw_gate_set(&pool->gate, is_lost ? FLW_GATE_OPEN : FLW_GATE_ASLEEP);
     }
-    flw_pool_say_refusals(pool);
+    flw_pool_log_refusals(pool);
     return end_turn(pool, status);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/rival.h"
+#include "preload/interposer.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -61,7 +61,7 @@ static bool has_answers(flw_dlsym_function theirs, void *driver, unsigned i)
            report(answer, guarded_names[i]);
 }
 
-void flw_rival_look(void *driver)
+void flw_interposer_check(void *driver)
 {
     void *address = flw_dlsym_libc()(RTLD_DEFAULT, "dlsym");
     flw_dlsym_function front = NULL, behind = flw_dlsym_next();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the board: what a reader refuses, who may remove what, and that nothing which comes out of a
+ * Owns: the stats file: what a reader refuses, who may remove what, and that nothing which comes out of a
  * file is believed.
  */
 #include <fcntl.h>
@@ -14,22 +14,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "publish/board_file.h"
+#include "publish/stats_file_lock.h"
 
 #include "support/emulator.h"
 #include "support/test.h"
 
-#define BODY_OFFSET FLW_BOARD_HEADER_BYTES
+#define BODY_OFFSET FLW_STATS_FILE_HEADER_BYTES
 
 static char folder[64];
-static struct flw_board_name self;
-static unsigned char scratch[FLW_BOARD_BODY_BYTES];
+static struct flw_stats_file_name self;
+static unsigned char scratch[FLW_STATS_FILE_BODY_BYTES];
 
 static int make_folder(void **state)
 {
     (void)state;
     strcpy(folder, "/tmp/fallow-board-XXXXXX");
-    self = (struct flw_board_name){.user = geteuid(), .process = getpid()};
+    self = (struct flw_stats_file_name){.user = geteuid(), .process = getpid()};
     return mkdtemp(folder) == NULL;
 }
 
@@ -41,28 +41,28 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-static void post(struct flw_board *board)
+static void post(struct flw_stats_file *stats_file)
 {
-    char message[FLW_BOARD_MESSAGE_BYTES] = "";
-    if (!flw_board_post(board, folder, message)) {
+    char message[FLW_STATS_FILE_MESSAGE_BYTES] = "";
+    if (!flw_stats_file_post(stats_file, folder, message)) {
         fail_msg("%s", message);
     }
 }
 
-static enum flw_board_state open_state(const struct flw_board_name *name)
+static enum flw_stats_file_state open_state(const struct flw_stats_file_name *name)
 {
-    struct flw_board_reader reader;
-    enum flw_board_state state = flw_board_open(&reader, folder, name);
-    if (state == FLW_BOARD_OK) {
-        flw_board_close(&reader);
+    struct flw_stats_file_reader reader;
+    enum flw_stats_file_state state = flw_stats_file_open(&reader, folder, name);
+    if (state == FLW_STATS_FILE_OK) {
+        flw_stats_file_close(&reader);
     }
     return state;
 }
 
-static const char *path_of(const struct flw_board_name *name)
+static const char *path_of(const struct flw_stats_file_name *name)
 {
-    static char path[FLW_BOARD_PATH_BYTES];
-    assert_true(flw_board_path(path, folder, name));
+    static char path[FLW_STATS_FILE_PATH_BYTES];
+    assert_true(flw_stats_file_path(path, folder, name));
     return path;
 }
 
@@ -79,78 +79,79 @@ static void poke(const char *path, off_t offset, const void *bytes, size_t count
 static void an_answer_is_read_as_it_was_posted(void **state)
 {
     (void)state;
-    struct flw_board board;
-    struct flw_board_reader reader;
+    struct flw_stats_file stats_file;
+    struct flw_stats_file_reader reader;
     size_t count = 0;
-    post(&board);
-    assert_int_equal(flw_board_open(&reader, folder, &self), FLW_BOARD_OK);
+    post(&stats_file);
+    assert_int_equal(flw_stats_file_open(&reader, folder, &self), FLW_STATS_FILE_OK);
     assert_int_equal(reader.process, getpid());
-    assert_false(flw_board_is_asked(&board));
-    assert_int_equal(flw_board_ask(&reader, 1000000), FLW_BOARD_SILENT);
-    assert_true(flw_board_is_asked(&board));
-    flw_board_answer(&board, flw_board_question(&board), "a bulletin", 10);
-    assert_false(flw_board_is_asked(&board));
-    assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_OK);
+    assert_false(flw_stats_file_is_asked(&stats_file));
+    assert_int_equal(flw_stats_file_ask(&reader, 1000000), FLW_STATS_FILE_SILENT);
+    assert_true(flw_stats_file_is_asked(&stats_file));
+    flw_stats_file_answer(&stats_file, flw_stats_file_question(&stats_file), "a bulletin", 10);
+    assert_false(flw_stats_file_is_asked(&stats_file));
+    assert_int_equal(flw_stats_file_read(&reader, scratch, &count), FLW_STATS_FILE_OK);
     assert_int_equal(count, 10);
     assert_memory_equal(scratch, "a bulletin", 10);
     memset(scratch, 'x', sizeof scratch);
-    flw_board_answer(&board, flw_board_question(&board), scratch, sizeof scratch);
-    assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_OK);
+    flw_stats_file_answer(&stats_file, flw_stats_file_question(&stats_file), scratch,
+                          sizeof scratch);
+    assert_int_equal(flw_stats_file_read(&reader, scratch, &count), FLW_STATS_FILE_OK);
     assert_int_equal(count, sizeof scratch);
-    flw_board_close(&reader);
-    flw_board_remove(&board);
-    assert_int_equal(open_state(&self), FLW_BOARD_ABSENT);
+    flw_stats_file_close(&reader);
+    flw_stats_file_remove(&stats_file);
+    assert_int_equal(open_state(&self), FLW_STATS_FILE_ABSENT);
 }
 
 static void a_torn_page_is_refused(void **state)
 {
     (void)state;
-    struct flw_board board;
-    struct flw_board_reader reader;
+    struct flw_stats_file stats_file;
+    struct flw_stats_file_reader reader;
     size_t count = 0;
-    post(&board);
-    flw_board_answer(&board, 1, "the whole of it", 15);
-    assert_int_equal(flw_board_open(&reader, folder, &self), FLW_BOARD_OK);
-    assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_OK);
+    post(&stats_file);
+    flw_stats_file_answer(&stats_file, 1, "the whole of it", 15);
+    assert_int_equal(flw_stats_file_open(&reader, folder, &self), FLW_STATS_FILE_OK);
+    assert_int_equal(flw_stats_file_read(&reader, scratch, &count), FLW_STATS_FILE_OK);
     for (off_t at = 0; at < 15; at += 7) { /* half of an older one: any byte of it is enough */
-        unsigned char *body = (unsigned char *)board.header + BODY_OFFSET;
+        unsigned char *body = (unsigned char *)stats_file.header + BODY_OFFSET;
         body[at] ^= 1;
-        assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_TORN);
+        assert_int_equal(flw_stats_file_read(&reader, scratch, &count), FLW_STATS_FILE_TORN);
         body[at] ^= 1;
     }
-    atomic_fetch_add(&board.header->sequence, 1); /* its writer is at it */
-    assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_TORN);
-    atomic_fetch_sub(&board.header->sequence, 1);
-    board.header->body_bytes = FLW_BOARD_BODY_BYTES + 1;
-    assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_TORN);
-    board.header->body_bytes = 15;
-    assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_OK);
-    flw_board_close(&reader);
-    flw_board_remove(&board);
+    atomic_fetch_add(&stats_file.header->sequence, 1); /* its writer is at it */
+    assert_int_equal(flw_stats_file_read(&reader, scratch, &count), FLW_STATS_FILE_TORN);
+    atomic_fetch_sub(&stats_file.header->sequence, 1);
+    stats_file.header->body_bytes = FLW_STATS_FILE_BODY_BYTES + 1;
+    assert_int_equal(flw_stats_file_read(&reader, scratch, &count), FLW_STATS_FILE_TORN);
+    stats_file.header->body_bytes = 15;
+    assert_int_equal(flw_stats_file_read(&reader, scratch, &count), FLW_STATS_FILE_OK);
+    flw_stats_file_close(&reader);
+    flw_stats_file_remove(&stats_file);
 }
 
 /* A child writes without end, all bytes of a body alike; what is read whole is alike. */
 static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
 {
     (void)state;
-    struct flw_board board;
-    struct flw_board_reader reader;
+    struct flw_stats_file stats_file;
+    struct flw_stats_file_reader reader;
     atomic_uint *stops =
         mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(stops != MAP_FAILED);
-    post(&board);
-    assert_int_equal(flw_board_open(&reader, folder, &self), FLW_BOARD_OK);
-    /* The board is not the child's, so it maps the file itself. */
+    post(&stats_file);
+    assert_int_equal(flw_stats_file_open(&reader, folder, &self), FLW_STATS_FILE_OK);
+    /* The stats file is not the child's, so it maps the file itself. */
     pid_t child = fork();
     if (child == 0) {
-        static unsigned char alike[FLW_BOARD_BODY_BYTES];
+        static unsigned char alike[FLW_STATS_FILE_BODY_BYTES];
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it is not to outlive a test that fails */
         int file = open(path_of(&self), O_RDWR);
-        struct flw_board its = {
-            .header = mmap(NULL, FLW_BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)};
+        struct flw_stats_file its = {.header = mmap(NULL, FLW_STATS_FILE_BYTES,
+                                                    PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)};
         for (unsigned i = 0; atomic_load(stops) == 0; i++) {
             memset(alike, (int)(i % 251), sizeof alike);
-            flw_board_answer(&its, i, alike, 5000 + i % 1000);
+            flw_stats_file_answer(&its, i, alike, 5000 + i % 1000);
             usleep(i % 4 == 0 ? 200 : 0);
         }
         _exit(0);
@@ -158,13 +159,13 @@ static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
     unsigned whole = 0, torn = 0;
     for (int i = 0; i < 200 || (whole == 0 && i < 200000); i++) {
         size_t count = 0;
-        enum flw_board_state answer = flw_board_read(&reader, scratch, &count);
-        if (answer == FLW_BOARD_TORN) {
+        enum flw_stats_file_state answer = flw_stats_file_read(&reader, scratch, &count);
+        if (answer == FLW_STATS_FILE_TORN) {
             torn++;
             usleep(i < 200 ? 0 : 100); /* the child stands still in the middle of an answer */
             continue;
         }
-        assert_int_equal(answer, FLW_BOARD_OK);
+        assert_int_equal(answer, FLW_STATS_FILE_OK);
         for (size_t at = 1; at < count; at++) {
             assert_int_equal(scratch[at], scratch[0]);
         }
@@ -176,33 +177,34 @@ static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
     assert_int_equal(status, 0);
     assert_true(whole > 0);
     fprintf(stderr, "read whole %u, refused %u\n", whole, torn);
-    flw_board_close(&reader);
-    flw_board_remove(&board);
+    flw_stats_file_close(&reader);
+    flw_stats_file_remove(&stats_file);
     munmap(stops, 4096);
 }
 
-/* A process may shorten its board at any time; that must not crash the reader. */
+/* A process may shorten its stats file at any time; that must not crash the reader. */
 static void a_board_that_is_cut_short_is_refused(void **state)
 {
-    static const off_t lengths[] = {0, 20, FLW_BOARD_HEADER_BYTES, FLW_BOARD_HEADER_BYTES + 5};
+    static const off_t lengths[] = {0, 20, FLW_STATS_FILE_HEADER_BYTES,
+                                    FLW_STATS_FILE_HEADER_BYTES + 5};
     (void)state;
     for (size_t i = 0; i < 2 * (sizeof lengths / sizeof *lengths); i++) {
-        struct flw_board board;
-        struct flw_board_reader reader;
+        struct flw_stats_file stats_file;
+        struct flw_stats_file_reader reader;
         size_t count = 0;
-        post(&board);
-        flw_board_answer(&board, 9, "the whole of it", 15);
-        assert_int_equal(flw_board_open(&reader, folder, &self), FLW_BOARD_OK);
-        assert_int_equal(truncate(board.path, lengths[i / 2]), 0);
+        post(&stats_file);
+        flw_stats_file_answer(&stats_file, 9, "the whole of it", 15);
+        assert_int_equal(flw_stats_file_open(&reader, folder, &self), FLW_STATS_FILE_OK);
+        assert_int_equal(truncate(stats_file.path, lengths[i / 2]), 0);
         if (i % 2 == 1) {
-            assert_int_equal(truncate(board.path, FLW_BOARD_BYTES), 0);
+            assert_int_equal(truncate(stats_file.path, FLW_STATS_FILE_BYTES), 0);
         }
-        assert_int_equal(flw_board_ask(&reader, 1000000), lengths[i / 2] >= FLW_BOARD_HEADER_BYTES
-                                                              ? FLW_BOARD_OK
-                                                              : FLW_BOARD_FOREIGN);
-        assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_TORN);
-        flw_board_close(&reader);
-        flw_board_remove(&board);
+        assert_int_equal(flw_stats_file_ask(&reader, 1000000),
+                         lengths[i / 2] >= FLW_STATS_FILE_HEADER_BYTES ? FLW_STATS_FILE_OK
+                                                                       : FLW_STATS_FILE_FOREIGN);
+        assert_int_equal(flw_stats_file_read(&reader, scratch, &count), FLW_STATS_FILE_TORN);
+        flw_stats_file_close(&reader);
+        flw_stats_file_remove(&stats_file);
     }
 }
 
@@ -211,49 +213,51 @@ static void a_board_that_is_cut_short_is_refused(void **state)
 static void another_version_and_a_damaged_head_are_told_apart(void **state)
 {
     (void)state;
-    struct flw_board board;
-    struct flw_board_reader reader;
-    uint32_t version = FLW_BOARD_VERSION + 6;
-    post(&board);
-    poke(board.path, offsetof(struct flw_board_header, version), &version, sizeof version);
-    assert_int_equal(flw_board_open(&reader, folder, &self), FLW_BOARD_VERSIONS);
-    assert_int_equal(reader.version, FLW_BOARD_VERSION + 6);
-    version = FLW_BOARD_VERSION;
-    poke(board.path, offsetof(struct flw_board_header, version), &version, sizeof version);
-    assert_int_equal(open_state(&self), FLW_BOARD_OK);
+    struct flw_stats_file stats_file;
+    struct flw_stats_file_reader reader;
+    uint32_t version = FLW_STATS_FILE_VERSION + 6;
+    post(&stats_file);
+    poke(stats_file.path, offsetof(struct flw_stats_file_header, version), &version,
+         sizeof version);
+    assert_int_equal(flw_stats_file_open(&reader, folder, &self), FLW_STATS_FILE_VERSIONS);
+    assert_int_equal(reader.version, FLW_STATS_FILE_VERSION + 6);
+    version = FLW_STATS_FILE_VERSION;
+    poke(stats_file.path, offsetof(struct flw_stats_file_header, version), &version,
+         sizeof version);
+    assert_int_equal(open_state(&self), FLW_STATS_FILE_OK);
     unsigned char another = (unsigned char)~getpid();
-    poke(board.path, offsetof(struct flw_board_header, process), &another, 1);
-    assert_int_equal(open_state(&self), FLW_BOARD_FOREIGN);
-    poke(board.path, 0, "NOTABORD", 8);
-    assert_int_equal(open_state(&self), FLW_BOARD_FOREIGN);
-    assert_int_equal(truncate(board.path, 100), 0);
-    assert_int_equal(open_state(&self), FLW_BOARD_FOREIGN);
-    flw_board_remove(&board);
+    poke(stats_file.path, offsetof(struct flw_stats_file_header, process), &another, 1);
+    assert_int_equal(open_state(&self), FLW_STATS_FILE_FOREIGN);
+    poke(stats_file.path, 0, "NOTABORD", 8);
+    assert_int_equal(open_state(&self), FLW_STATS_FILE_FOREIGN);
+    assert_int_equal(truncate(stats_file.path, 100), 0);
+    assert_int_equal(open_state(&self), FLW_STATS_FILE_FOREIGN);
+    flw_stats_file_remove(&stats_file);
 }
 
 static void a_file_that_others_could_have_made_is_not_read(void **state)
 {
     (void)state;
-    struct flw_board board;
-    char elsewhere[FLW_BOARD_PATH_BYTES];
-    post(&board);
-    assert_int_equal(chmod(board.path, 0640), 0);
-    assert_int_equal(open_state(&self), FLW_BOARD_NOT_OURS);
-    assert_int_equal(chmod(board.path, 0600), 0);
+    struct flw_stats_file stats_file;
+    char elsewhere[FLW_STATS_FILE_PATH_BYTES];
+    post(&stats_file);
+    assert_int_equal(chmod(stats_file.path, 0640), 0);
+    assert_int_equal(open_state(&self), FLW_STATS_FILE_NOT_OURS);
+    assert_int_equal(chmod(stats_file.path, 0600), 0);
     snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", folder);
-    assert_int_equal(rename(board.path, elsewhere), 0);
-    assert_int_equal(symlink(elsewhere, board.path), 0);
-    assert_int_equal(open_state(&self), FLW_BOARD_NOT_OURS);
-    assert_int_equal(unlink(board.path), 0);
-    assert_int_equal(mkfifo(board.path, 0600), 0);
-    assert_int_equal(open_state(&self), FLW_BOARD_NOT_OURS);
-    flw_board_remove(&board); /* the name is another file's by now: it stays */
+    assert_int_equal(rename(stats_file.path, elsewhere), 0);
+    assert_int_equal(symlink(elsewhere, stats_file.path), 0);
+    assert_int_equal(open_state(&self), FLW_STATS_FILE_NOT_OURS);
+    assert_int_equal(unlink(stats_file.path), 0);
+    assert_int_equal(mkfifo(stats_file.path, 0600), 0);
+    assert_int_equal(open_state(&self), FLW_STATS_FILE_NOT_OURS);
+    flw_stats_file_remove(&stats_file); /* the name is another file's by now: it stays */
     struct stat status;
     assert_int_equal(lstat(path_of(&self), &status), 0);
     assert_int_equal(unlink(path_of(&self)), 0);
-    struct flw_board_name stranger = {.user = geteuid() + 1, .process = getpid()};
+    struct flw_stats_file_name stranger = {.user = geteuid() + 1, .process = getpid()};
     assert_int_equal(rename(elsewhere, path_of(&stranger)), 0);
-    assert_int_equal(open_state(&stranger), FLW_BOARD_NOT_OURS); /* named after another user */
+    assert_int_equal(open_state(&stranger), FLW_STATS_FILE_NOT_OURS); /* named after another user */
     assert_int_equal(unlink(path_of(&stranger)), 0);
 }
 
@@ -282,15 +286,15 @@ static void names_are_read_strictly(void **state)
                                       "fallow.4294967296.1",
                                       "fallow.1.2.x",
                                       "fallow.1.99999999999999999999"};
-    struct flw_board_name name;
+    struct flw_stats_file_name name;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        char path[FLW_BOARD_PATH_BYTES];
-        assert_true(flw_board_parse(good[i], &name));
-        assert_true(flw_board_path(path, "", &name));
+        char path[FLW_STATS_FILE_PATH_BYTES];
+        assert_true(flw_stats_file_parse(good[i], &name));
+        assert_true(flw_stats_file_path(path, "", &name));
         assert_string_equal(path + 1, good[i]);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (flw_board_parse(bad[i], &name)) {
+        if (flw_stats_file_parse(bad[i], &name)) {
             fail_msg("'%s' was taken for a board", bad[i]);
         }
     }
@@ -310,54 +314,55 @@ static void copies_of_the_library_have_a_board_each(void **state)
 {
     (void)state;
     int before = next_descriptor();
-    struct flw_board boards[FLW_BOARD_COPIES], more;
-    struct flw_board_name name = self;
-    char message[FLW_BOARD_MESSAGE_BYTES] = "";
-    for (uint32_t i = 0; i < FLW_BOARD_COPIES; i++) {
-        post(&boards[i]);
+    struct flw_stats_file stats_files[FLW_STATS_FILE_COPIES], more;
+    struct flw_stats_file_name name = self;
+    char message[FLW_STATS_FILE_MESSAGE_BYTES] = "";
+    for (uint32_t i = 0; i < FLW_STATS_FILE_COPIES; i++) {
+        post(&stats_files[i]);
         name.copy = i;
-        assert_string_equal(boards[i].path, path_of(&name));
-        assert_int_equal(open_state(&name), FLW_BOARD_OK);
+        assert_string_equal(stats_files[i].path, path_of(&name));
+        assert_int_equal(open_state(&name), FLW_STATS_FILE_OK);
     }
-    assert_false(flw_board_post(&more, folder, message));
-    assert_int_equal(next_descriptor(), before); /* a board keeps none */
+    assert_false(flw_stats_file_post(&more, folder, message));
+    assert_int_equal(next_descriptor(), before); /* a stats file keeps none */
     assert_non_null(strstr(message, "File exists"));
     assert_null(strchr(message, '\n'));
-    for (uint32_t i = 0; i < FLW_BOARD_COPIES; i++) {
-        flw_board_remove(&boards[i]);
+    for (uint32_t i = 0; i < FLW_STATS_FILE_COPIES; i++) {
+        flw_stats_file_remove(&stats_files[i]);
     }
     assert_int_equal(rmdir(folder), 0); /* nothing was left, no draft either */
     assert_int_equal(mkdir(folder, 0700), 0);
 }
 
-/* Runs `act` in a child that has posted a board, and waits for it. */
-static void in_a_child(void (*act)(struct flw_board *board), struct flw_board_name *out_name)
+/* Runs `act` in a child that has posted a stats file, and waits for it. */
+static void in_a_child(void (*act)(struct flw_stats_file *stats_file),
+                       struct flw_stats_file_name *out_name)
 {
     int status = 0;
     pid_t child = fork();
     if (child == 0) {
-        struct flw_board board;
-        char message[FLW_BOARD_MESSAGE_BYTES];
-        if (!flw_board_post(&board, folder, message)) {
+        struct flw_stats_file stats_file;
+        char message[FLW_STATS_FILE_MESSAGE_BYTES];
+        if (!flw_stats_file_post(&stats_file, folder, message)) {
             _exit(9);
         }
-        act(&board);
+        act(&stats_file);
         _exit(0);
     }
     assert_true(child > 0);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    *out_name = (struct flw_board_name){.user = geteuid(), .process = child};
+    *out_name = (struct flw_stats_file_name){.user = geteuid(), .process = child};
 }
 
-static void leave_it(struct flw_board *board)
+static void leave_it(struct flw_stats_file *stats_file)
 {
-    (void)board;
+    (void)stats_file;
 }
 
 static unsigned seen_count;
 
-static void count_name(void *context, const struct flw_board_name *name)
+static void count_name(void *context, const struct flw_stats_file_name *name)
 {
     (void)context;
     (void)name;
@@ -367,32 +372,32 @@ static void count_name(void *context, const struct flw_board_name *name)
 static void a_board_whose_process_is_gone_is_stale_and_swept(void **state)
 {
     (void)state;
-    struct flw_board_name name;
-    struct flw_board board;
+    struct flw_stats_file_name name;
+    struct flw_stats_file stats_file;
     in_a_child(leave_it, &name);
-    assert_int_equal(open_state(&name), FLW_BOARD_STALE);
+    assert_int_equal(open_state(&name), FLW_STATS_FILE_STALE);
     seen_count = 0;
-    assert_true(flw_board_sweep(folder, count_name, NULL));
+    assert_true(flw_stats_file_sweep(folder, count_name, NULL));
     assert_int_equal(seen_count, 0);
-    assert_int_equal(open_state(&name), FLW_BOARD_ABSENT);
+    assert_int_equal(open_state(&name), FLW_STATS_FILE_ABSENT);
     in_a_child(leave_it, &name);
-    post(&board); /* the next one to publish cleans up too */
-    assert_int_equal(open_state(&name), FLW_BOARD_ABSENT);
-    assert_true(flw_board_sweep(folder, count_name, NULL));
+    post(&stats_file); /* the next one to publish cleans up too */
+    assert_int_equal(open_state(&name), FLW_STATS_FILE_ABSENT);
+    assert_true(flw_stats_file_sweep(folder, count_name, NULL));
     assert_int_equal(seen_count, 1);
-    assert_int_equal(open_state(&self), FLW_BOARD_OK);
-    flw_board_remove(&board);
+    assert_int_equal(open_state(&self), FLW_STATS_FILE_OK);
+    flw_stats_file_remove(&stats_file);
 }
 
 /* A process that closes all descriptors, whoever opened them, and forks a child that outlives it. The
- * child answers over `report`: 's' where the board is stale once its process is gone. */
+ * child answers over `report`: 's' where the stats file is stale once its process is gone. */
 static void outlive(int report)
 {
-    struct flw_board board;
-    char message[FLW_BOARD_MESSAGE_BYTES], byte = '?';
+    struct flw_stats_file stats_file;
+    char message[FLW_STATS_FILE_MESSAGE_BYTES], byte = '?';
     int ends[2];
-    struct flw_board_name name = {.user = geteuid(), .process = getpid()};
-    if (!flw_board_post(&board, folder, message) || pipe(ends) != 0) {
+    struct flw_stats_file_name name = {.user = geteuid(), .process = getpid()};
+    if (!flw_stats_file_post(&stats_file, folder, message) || pipe(ends) != 0) {
         _exit(1);
     }
     for (int file = 3; file < 64; file++) {
@@ -400,17 +405,17 @@ static void outlive(int report)
             close(file);
         }
     }
-    if (open_state(&name) != FLW_BOARD_OK) {
+    if (open_state(&name) != FLW_STATS_FILE_OK) {
         _exit(2); /* it hangs on no descriptor */
     }
     pid_t child = fork();
     if (child == 0) {
         close(ends[1]);
         (void)!read(ends[0], &byte, 1); /* until the parent is gone */
-        for (int i = 0; i < 20000 && open_state(&name) == FLW_BOARD_OK; i++) {
+        for (int i = 0; i < 20000 && open_state(&name) == FLW_STATS_FILE_OK; i++) {
             usleep(1000); /* its end closes pipes before it drops locks, or after */
         }
-        byte = open_state(&name) == FLW_BOARD_STALE ? 's' : 'w';
+        byte = open_state(&name) == FLW_STATS_FILE_STALE ? 's' : 'w';
         (void)!write(report, &byte, 1);
         _exit(0);
     }
@@ -437,14 +442,14 @@ static void closed_descriptors_and_forks_change_nothing(void **state)
     assert_int_equal(read(ends[0], &byte, 1), 1);
     assert_int_equal(byte, 's');
     close(ends[0]);
-    assert_true(flw_board_sweep(folder, NULL, NULL));
+    assert_true(flw_stats_file_sweep(folder, NULL, NULL));
 }
 
 static void foreign_files_of_such_a_name_stay(void **state)
 {
     (void)state;
-    struct flw_board_name name = {.user = geteuid(), .process = 77};
-    char draft[FLW_BOARD_PATH_BYTES + 1];
+    struct flw_stats_file_name name = {.user = geteuid(), .process = 77};
+    char draft[FLW_STATS_FILE_PATH_BYTES + 1];
     struct stat status;
     int file = open(path_of(&name), O_RDWR | O_CREAT, 0600);
     assert_true(file >= 0);
@@ -455,7 +460,7 @@ static void foreign_files_of_such_a_name_stay(void **state)
     assert_true(file >= 0);
     close(file);
     seen_count = 0;
-    assert_true(flw_board_sweep(folder, count_name, NULL));
+    assert_true(flw_stats_file_sweep(folder, count_name, NULL));
     assert_int_equal(seen_count, 1);
     assert_int_equal(stat(path_of(&name), &status), 0);
     assert_int_equal(stat(draft, &status), -1);
@@ -465,19 +470,19 @@ static void foreign_files_of_such_a_name_stay(void **state)
 static void no_room_and_no_folder_are_told_in_one_line(void **state)
 {
     (void)state;
-    struct flw_board board;
+    struct flw_stats_file stats_file;
     struct rlimit before, small = {.rlim_cur = 8192, .rlim_max = RLIM_INFINITY};
-    char message[FLW_BOARD_MESSAGE_BYTES] = "";
-    assert_false(flw_board_post(&board, "/nonexistent/folder", message));
+    char message[FLW_STATS_FILE_MESSAGE_BYTES] = "";
+    assert_false(flw_stats_file_post(&stats_file, "/nonexistent/folder", message));
     assert_non_null(strstr(message, "/nonexistent/folder"));
     assert_non_null(strstr(message, "No such file"));
     assert_null(strchr(message, '\n'));
-    assert_null(board.header);
+    assert_null(stats_file.header);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small.rlim_max = before.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    bool is_posted = flw_board_post(&board, folder, message);
+    bool is_posted = flw_stats_file_post(&stats_file, folder, message);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_false(is_posted);
     assert_non_null(strstr(message, "File too large"));

@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the bulletin, a snapshot of a process's pools, and the encoding on a board. Does not: read pools
+ * Owns: the stats page, a snapshot of a process's pools, and the encoding on a stats file. Does not: read pools
  * (collect.c), or show anything (the tools).
  *
  * The encoding is 64-bit words, little-endian. Each kind of record has the number of words: a later version may append
  * words, which an earlier reader skips, and words that an earlier version lacks read as 0.
  *
  *   words of the head    process, process name (2 words of text), clock, count of pools, count of pools below
- *   per pool             words; values (FLW_BULLETIN_VALUES), stages (count and ns), driver (4 words)
+ *   per pool             words; values (FLW_STATS_PAGE_VALUES), stages (count and ns), driver (4 words)
  *                        classes, words of one; the classes
  *                        streams, words of one; the streams
  *                        holders, words of one; the holders
  *                        arenas, words of one; the arenas
  */
-#ifndef FLW_PUBLISH_BULLETIN_H
-#define FLW_PUBLISH_BULLETIN_H
+#ifndef FLW_PUBLISH_STATS_PAGE_H
+#define FLW_PUBLISH_STATS_PAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define FLW_BULLETIN_STAGES  12
-#define FLW_BULLETIN_CLASSES 74 /* the size classes, and all runs as one */
-#define FLW_BULLETIN_STREAMS 64 /* rows of their own; all others share one more row */
-#define FLW_BULLETIN_HOLDERS 48 /* the same */
-#define FLW_BULLETIN_ARENAS  32 /* most arenas of a pool in a bulletin */
+#define FLW_STATS_PAGE_STAGES  12
+#define FLW_STATS_PAGE_CLASSES 74 /* the size classes, and all runs as one */
+#define FLW_STATS_PAGE_STREAMS 64 /* rows of their own; all others share one more row */
+#define FLW_STATS_PAGE_HOLDERS 48 /* the same */
+#define FLW_STATS_PAGE_ARENAS  32 /* most arenas of a pool in a stats page */
 
-#define FLW_BULLETIN_FRAMES_BYTES 1000
+#define FLW_STATS_PAGE_FRAMES_BYTES 1000
 
 /* X(name, source, kind, help): the numbers of a pool. Append only: the order is the format. Those
  * of fallow_stats (STATS) keep their names. TOTAL increases while the pool lives; VALUE may
  * decrease. */
-#define FLW_BULLETIN_VALUES(X)                                                                   \
+#define FLW_STATS_PAGE_VALUES(X)                                                                 \
     X(number, POOL, LABEL, "of the pool in its process")                                         \
     X(device, POOL, LABEL, "ordinal of the device")                                              \
     X(limit_bytes, POOL, VALUE, "most that the driver may have given")                           \
@@ -90,16 +90,16 @@
     X(arena_bytes, POOL, VALUE, "live blocks that arenas hold")                                  \
     X(arena_count, POOL, VALUE, "arenas")
 
-enum flw_bulletin_value {
+enum flw_stats_page_value {
 #define X(name, source, kind, help) FLW_VALUE_##name,
-    FLW_BULLETIN_VALUES(X)
+    FLW_STATS_PAGE_VALUES(X)
 #undef X
     FLW_VALUE_COUNT
 };
 
 /* One size class, or the runs: blocks above the largest class. Reserved memory that is neither
  * live, cached nor deferred is free in the slabs. */
-struct flw_bulletin_class {
+struct flw_stats_page_class {
     uint64_t size_bytes;     /* of a block; 0: runs */
     uint64_t reserved_bytes; /* the slabs; of runs: those that are not free */
     uint64_t live_count, live_bytes, requested_bytes;
@@ -107,17 +107,17 @@ struct flw_bulletin_class {
     uint64_t deferred_bytes;
 };
 
-enum flw_bulletin_kind {
-    FLW_BULLETIN_STREAM, /* tracked by the pool */
-    FLW_BULLETIN_GONE,   /* retired or lost, with blocks still allocated or memory not yet
+enum flw_stats_page_kind {
+    FLW_STATS_PAGE_STREAM, /* tracked by the pool */
+    FLW_STATS_PAGE_GONE,   /* retired or lost, with blocks still allocated or memory not yet
                              complete */
-    FLW_BULLETIN_SHARED, /* of no single stream: free for any, of the context, or mixed */
-    FLW_BULLETIN_REST    /* the sum over further streams; `id` is their number */
+    FLW_STATS_PAGE_SHARED, /* of no single stream: free for any, of the context, or mixed */
+    FLW_STATS_PAGE_REST    /* the sum over further streams; `id` is their number */
 };
 
 /* Blocks count for the stream that allocated them. Counts and hits are of the present caches. */
-struct flw_bulletin_stream {
-    uint64_t kind;   /* enum flw_bulletin_kind */
+struct flw_stats_page_stream {
+    uint64_t kind;   /* enum flw_stats_page_kind */
     uint64_t id;     /* cuStreamGetId; 0 unknown */
     uint64_t handle; /* as the program uses it; 0 is also the default stream */
     uint64_t live_count, live_bytes, requested_bytes;
@@ -130,15 +130,15 @@ struct flw_bulletin_stream {
 /* Live blocks allocated from one call stack, if the pool is recorded with stacks. The frames have
  * a line each for function, file and line number: those of Python first, then those of C, both
  * with the innermost first, in whole frames as far as there is room. */
-struct flw_bulletin_holder {
+struct flw_stats_page_holder {
     uint64_t stack_count; /* 1; in the last entry the number of further stacks, if there are too
                          many */
     uint64_t live_count, requested_bytes;
-    char frames[FLW_BULLETIN_FRAMES_BYTES]; /* padded with zero bytes, at least one */
+    char frames[FLW_STATS_PAGE_FRAMES_BYTES]; /* padded with zero bytes, at least one */
 };
 
 /* An arena and the memory. */
-struct flw_bulletin_arena {
+struct flw_stats_page_arena {
     uint64_t scratch_bytes, persistent_bytes;
     uint64_t lease_count;
     uint64_t capture_count;        /* captures with graphs that hold addresses of the arena */
@@ -146,48 +146,50 @@ struct flw_bulletin_arena {
     char name[64];                 /* padded with zero bytes, at least one */
 };
 
-struct flw_bulletin_pool {
+struct flw_stats_page_pool {
     uint64_t value[FLW_VALUE_COUNT];
-    uint64_t stage_count[FLW_BULLETIN_STAGES], stage_ns[FLW_BULLETIN_STAGES];
+    uint64_t stage_count[FLW_STATS_PAGE_STAGES], stage_ns[FLW_STATS_PAGE_STAGES];
     char driver[32]; /* as in the config; "" = libcuda.so.1; truncated */
     uint32_t class_count, stream_count, holder_count, arena_count;
-    struct flw_bulletin_class classes[FLW_BULLETIN_CLASSES];      /* those with memory, ascending */
-    struct flw_bulletin_stream streams[FLW_BULLETIN_STREAMS + 1]; /* most memory first */
-    struct flw_bulletin_holder holders[FLW_BULLETIN_HOLDERS + 1]; /* the same */
-    struct flw_bulletin_arena arenas[FLW_BULLETIN_ARENAS];        /* in no order */
+    struct flw_stats_page_class classes[FLW_STATS_PAGE_CLASSES]; /* those with memory, ascending */
+    struct flw_stats_page_stream streams[FLW_STATS_PAGE_STREAMS + 1]; /* most memory first */
+    struct flw_stats_page_holder holders[FLW_STATS_PAGE_HOLDERS + 1]; /* the same */
+    struct flw_stats_page_arena arenas[FLW_STATS_PAGE_ARENAS];        /* in no order */
 };
 
-struct flw_bulletin {
+struct flw_stats_page {
     uint64_t process;
     char name[16];
     uint64_t clock_ns;   /* CLOCK_MONOTONIC when it was composed */
     uint64_t pool_total; /* number of pools */
-    uint32_t pool_count; /* pools in the bulletin: fewer if the board is full */
-    struct flw_bulletin_pool *pools;
+    uint32_t pool_count; /* pools in the stats page: fewer if the stats file is full */
+    struct flw_stats_page_pool *pools;
 };
 
 /* Return the name of a stage of the pool's ladder; NULL: that ladder has no such stage. */
-const char *flw_bulletin_stage(const struct flw_bulletin_pool *pool, uint64_t stage);
+const char *flw_stats_page_stage(const struct flw_stats_page_pool *pool, uint64_t stage);
 
 /* ---- writing: head, pools, end */
 
-struct flw_bulletin_writer {
+struct flw_stats_page_writer {
     unsigned char *bytes;
     size_t capacity, used;
     uint32_t pool_count;
 };
 
-void flw_bulletin_begin(struct flw_bulletin_writer *writer, void *bytes, size_t capacity);
+void flw_stats_page_begin(struct flw_stats_page_writer *writer, void *bytes, size_t capacity);
 /* Append a pool. If the pool does not fit, leave out the holders, then classes, streams and
  * arenas, then the pool. */
-void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulletin_pool *pool);
-/* Write the head; `bulletin`'s pools are ignored. Returns the bytes used. */
-size_t flw_bulletin_end(struct flw_bulletin_writer *writer, const struct flw_bulletin *bulletin);
+void flw_stats_page_add(struct flw_stats_page_writer *writer,
+                        const struct flw_stats_page_pool *pool);
+/* Write the head; `stats page`'s pools are ignored. Returns the bytes used. */
+size_t flw_stats_page_end(struct flw_stats_page_writer *writer,
+                          const struct flw_stats_page *stats_page);
 
 /* ---- reading */
 
-/* False: broken, or no host memory; nothing is held. drop frees `bulletin->pools`. */
-bool flw_bulletin_read(struct flw_bulletin *bulletin, const void *bytes, size_t count);
-void flw_bulletin_drop(struct flw_bulletin *bulletin);
+/* False: broken, or no host memory; nothing is held. drop frees `stats page->pools`. */
+bool flw_stats_page_read(struct flw_stats_page *stats_page, const void *bytes, size_t count);
+void flw_stats_page_drop(struct flw_stats_page *stats_page);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/reach.h"
+#include "preload/hook_use.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 #include "preload/dlsym.h"
 
-struct flw_reach flw_reach;
+struct flw_hook_use flw_hook_use;
 
 /* True if a file of this name is mapped, in any namespace. Reads chunks and keeps the end of one
  * before the next, to find a name across two. */
@@ -35,17 +35,17 @@ static bool is_mapped(const char *name)
     return is_found;
 }
 
-bool flw_reach_is_reached(void)
+bool flw_hook_use_is_reached(void)
 {
-    return flw_reach.is_learnt;
+    return flw_hook_use.is_learnt;
 }
 
-bool flw_reach_has_driver(void)
+bool flw_hook_use_has_driver(void)
 {
     return is_mapped("/libcuda.so");
 }
 
-bool flw_reach_is_linked(void)
+bool flw_hook_use_is_linked(void)
 {
     return flw_dlsym_libc()(RTLD_NEXT, "cuInit") != NULL;
 }
@@ -57,7 +57,7 @@ static int is_driver(struct dl_phdr_info *info, size_t bytes, void *unused)
     return info->dlpi_name != NULL && strstr(info->dlpi_name, "/libcuda.so") != NULL;
 }
 
-bool flw_reach_has_near_driver(void)
+bool flw_hook_use_has_near_driver(void)
 {
     return dl_iterate_phdr(is_driver, NULL) != 0;
 }
@@ -71,7 +71,7 @@ unsigned long long fallow_preload_answers(const char *symbol)
     };
     for (unsigned i = 0; i < FLW_HOOK_COUNT; i++) {
         if (strcmp(symbols[i], symbol) == 0) {
-            return flw_reach.answers[i];
+            return flw_hook_use.answers[i];
         }
     }
     return 0;

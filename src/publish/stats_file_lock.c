@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: names of boards, their locks, and the removal of stale ones. Allocates no host memory. */
-#include "publish/board_file.h"
+ * Owns: names of stats files, their locks, and the removal of stale ones. Allocates no host memory. */
+#include "publish/stats_file_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,15 +19,15 @@
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 
-bool flw_board_path(char *path, const char *directory, const struct flw_board_name *name)
+bool flw_stats_file_path(char *path, const char *directory, const struct flw_stats_file_name *name)
 {
     char copy[16] = "";
     if (name->copy != 0) {
         snprintf(copy, sizeof copy, ".%u", name->copy);
     }
-    int length = snprintf(path, FLW_BOARD_PATH_BYTES, "%s/fallow.%u.%d%s", directory,
+    int length = snprintf(path, FLW_STATS_FILE_PATH_BYTES, "%s/fallow.%u.%d%s", directory,
                           (unsigned)name->user, (int)name->process, copy);
-    return length > 0 && length < FLW_BOARD_PATH_BYTES;
+    return length > 0 && length < FLW_STATS_FILE_PATH_BYTES;
 }
 
 /* Read a number without signs, blanks or leading zeros, up to INT_MAX or the largest user id. */
@@ -42,7 +42,7 @@ static const char *read_number(const char *text, unsigned long most, unsigned lo
     return errno == 0 && *out_value <= most ? end : NULL;
 }
 
-bool flw_board_parse(const char *file_name, struct flw_board_name *out_name)
+bool flw_stats_file_parse(const char *file_name, struct flw_stats_file_name *out_name)
 {
     static const char prefix[] = "fallow.";
     unsigned long user = 0, process = 0, copy = 0;
@@ -58,44 +58,44 @@ bool flw_board_parse(const char *file_name, struct flw_board_name *out_name)
         return false;
     }
     if (*at == '.') {
-        at = read_number(at + 1, FLW_BOARD_COPIES - 1, &copy);
+        at = read_number(at + 1, FLW_STATS_FILE_COPIES - 1, &copy);
         if (at == NULL || copy == 0) {
             return false;
         }
     }
-    *out_name = (struct flw_board_name){
+    *out_name = (struct flw_stats_file_name){
         .user = (uid_t)user, .process = (pid_t)process, .copy = (uint32_t)copy};
     return *at == '\0';
 }
 
 /* ---- locks */
 
-bool flw_board_lock(int file)
+bool flw_stats_file_lock(int file)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     return fcntl(file, F_OFD_SETLK, &lock) == 0;
 }
 
-bool flw_board_is_locked(int file)
+bool flw_stats_file_is_locked(int file)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     return fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-/* Only the holder of the file's lock may remove the name: a new board gets the name only
+/* Only the holder of the file's lock may remove the name: a new stats file gets the name only
  * afterwards. */
-void flw_board_remove_stale(const char *path, bool is_draft)
+void flw_stats_file_remove_stale(const char *path, bool is_draft)
 {
     struct stat held, named;
-    char magic[sizeof FLW_BOARD_MAGIC] = "";
+    char magic[sizeof FLW_STATS_FILE_MAGIC] = "";
     int file = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) {
         return;
     }
     if (fstat(file, &held) == 0 && S_ISREG(held.st_mode) && held.st_uid == geteuid() &&
-        flw_board_lock(file) && lstat(path, &named) == 0 && named.st_ino == held.st_ino &&
+        flw_stats_file_lock(file) && lstat(path, &named) == 0 && named.st_ino == held.st_ino &&
         named.st_dev == held.st_dev && pread(file, magic, sizeof magic - 1, 0) >= 0 &&
-        (strcmp(magic, FLW_BOARD_MAGIC) == 0 || (is_draft && magic[0] == '\0'))) {
+        (strcmp(magic, FLW_STATS_FILE_MAGIC) == 0 || (is_draft && magic[0] == '\0'))) {
         (void)unlink(path);
     }
     close(file);
@@ -110,14 +110,14 @@ static void init_crc(void)
     flw_crc32c_init(&crc);
 }
 
-uint32_t flw_board_crc(const void *bytes, size_t count)
+uint32_t flw_stats_file_crc(const void *bytes, size_t count)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_crc);
     return flw_crc32c_add(&crc, 0, bytes, count);
 }
 
-void flw_board_sleep(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns)
+void flw_stats_file_sleep(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns)
 {
     struct timespec most = {.tv_sec = (time_t)(timeout_ns / NS_PER_SECOND),
                             .tv_nsec = (long)(timeout_ns % NS_PER_SECOND)};
@@ -125,12 +125,12 @@ void flw_board_sleep(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns)
                   0);
 }
 
-void flw_board_wake(_Atomic uint32_t *word)
+void flw_stats_file_wake(_Atomic uint32_t *word)
 {
     (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-bool flw_board_add_and_wake(_Atomic uint32_t *word)
+bool flw_stats_file_add_and_wake(_Atomic uint32_t *word)
 {
     return syscall(SYS_futex, word, FUTEX_WAKE_OP, INT_MAX, NULL, word,
                    FUTEX_OP(FUTEX_OP_ADD, 1, FUTEX_OP_CMP_EQ, 0)) >= 0;
@@ -149,32 +149,34 @@ struct entry {
 
 struct sweep {
     const char *directory;
-    void (*visit)(void *context, const struct flw_board_name *name);
+    void (*visit)(void *context, const struct flw_stats_file_name *name);
     void *context;
 };
 
 static void look_at(const struct sweep *sweep, const char *file_name)
 {
-    struct flw_board_name name;
-    char plain[NAME_MAX + 1], path[FLW_BOARD_PATH_BYTES + 1];
+    struct flw_stats_file_name name;
+    char plain[NAME_MAX + 1], path[FLW_STATS_FILE_PATH_BYTES + 1];
     struct stat status;
     size_t length = strlen(file_name);
     bool is_draft = length > 0 && length < sizeof plain && file_name[length - 1] == '~';
     snprintf(plain, sizeof plain, "%.*s", (int)(length - is_draft), file_name);
-    if (!flw_board_parse(plain, &name) || !flw_board_path(path, sweep->directory, &name)) {
+    if (!flw_stats_file_parse(plain, &name) ||
+        !flw_stats_file_path(path, sweep->directory, &name)) {
         return;
     }
     strcat(path, is_draft ? "~" : "");
     if (name.user == geteuid()) {
-        flw_board_remove_stale(path, is_draft);
+        flw_stats_file_remove_stale(path, is_draft);
     }
     if (!is_draft && sweep->visit != NULL && lstat(path, &status) == 0) {
         sweep->visit(sweep->context, &name);
     }
 }
 
-bool flw_board_sweep(const char *directory,
-                     void (*visit)(void *context, const struct flw_board_name *name), void *context)
+bool flw_stats_file_sweep(const char *directory,
+                          void (*visit)(void *context, const struct flw_stats_file_name *name),
+                          void *context)
 {
     struct sweep sweep = {.directory = directory, .visit = visit, .context = context};
     _Alignas(struct entry) char buffer[4096];

@@ -45,7 +45,7 @@ target_link_libraries(preload_echo_client PRIVATE preload_echo)
 set_target_properties(preload_echo_client PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
 foreach(kind EXPORTS ANSWERS WATCHES)
   string(TOLOWER rival_${kind} rival)
-  add_library(preload_${rival} MODULE rival.c)
+  add_library(preload_${rival} MODULE interposer.c)
   flw_target(preload_${rival})
   target_compile_definitions(preload_${rival} PRIVATE RIVAL_${kind})
   list(APPEND rivals RIVAL_${kind}="$<TARGET_FILE:preload_${rival}>")
@@ -85,7 +85,7 @@ set_tests_properties(preload.exports preload.hook_types PROPERTIES LABELS preloa
 find_program(FALLOW_PYTHON python3)
 find_file(FALLOW_PRELOADED_MALLOC libjemalloc.so.2 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} /usr/lib /usr/lib64)
 mark_as_advanced(FALLOW_PYTHON FALLOW_PRELOADED_MALLOC)
-flw_add_test(preload reach SOURCES test_reach.c child.c TIMEOUT 300
+flw_add_test(preload reach SOURCES test_hook_use.c child.c TIMEOUT 300
   DEPENDS fallow-preload simcuda-libcuda preload_client preload_linked
   preload_runtime_like preload_reenter preload_plugin preload_early_plugin preload_reentrant preload_apart preload_scant
   preload_echo_client ${built} preload_runtime

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pool/state/say.h"
+#include "pool/state/refusal_log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static bool read_refusal(const struct flw_pool *pool, unsigned kind, char *text,
     return call != NULL;
 }
 
-void flw_pool_say_refusals(struct flw_pool *pool)
+void flw_pool_log_refusals(struct flw_pool *pool)
 {
     char text[128];
     bool remaps = pool->heap.source.ops->remaps;
@@ -54,7 +54,7 @@ void flw_pool_say_refusals(struct flw_pool *pool)
 
 #define SAID_INSISTED (1u << FLW_REFUSED_COUNT)
 
-void flw_pool_say_insisted(struct flw_pool *pool)
+void flw_pool_log_required(struct flw_pool *pool)
 {
     const char *call = atomic_load(&pool->heap.last_call);
     if (pool->config.handle_types == 0 || call == NULL || strcmp(call, "cuMemCreate") != 0 ||
@@ -69,7 +69,7 @@ void flw_pool_say_insisted(struct flw_pool *pool)
 }
 
 /* Log which required feature is missing, and what to do. */
-static void say_unsupported(const struct flw_pool *pool)
+static void log_unsupported(const struct flw_pool *pool)
 {
     const fallow_pool_config *config = &pool->config;
     char text[128] = "the device or the driver is without it";
@@ -92,7 +92,7 @@ static void say_unsupported(const struct flw_pool *pool)
 
 #define MIB_OF(bytes) ((unsigned long long)((bytes) >> 20))
 
-void flw_pool_say_no_tables(const struct flw_pool *pool)
+void flw_pool_log_no_tables(const struct flw_pool *pool)
 {
     const struct flw_heap *heap = &pool->heap;
     uint64_t least = flw_tables_reserve_bytes(heap, FLW_TABLE_SHRINK_MAX);
@@ -110,7 +110,7 @@ void flw_pool_say_no_tables(const struct flw_pool *pool)
     }
 }
 
-void flw_pool_say_small_tables(const struct flw_pool *pool)
+void flw_pool_log_small_tables(const struct flw_pool *pool)
 {
     const struct flw_heap *heap = &pool->heap;
     flw_pool_log(
@@ -124,16 +124,16 @@ void flw_pool_say_small_tables(const struct flw_pool *pool)
         fallow_status_name(FALLOW_OUT_OF_HOST_MEMORY));
 }
 
-void flw_pool_say_no_heap(const struct flw_pool *pool, fallow_status status)
+void flw_pool_log_no_heap(const struct flw_pool *pool, fallow_status status)
 {
     if (status == FALLOW_NOT_SUPPORTED) {
-        say_unsupported(pool);
+        log_unsupported(pool);
         return;
     }
     int error = atomic_load(&pool->heap.last_error);
     const char *call = atomic_load(&pool->heap.last_call);
     if (error == 0 && status == FALLOW_OUT_OF_HOST_MEMORY) {
-        flw_pool_say_no_tables(pool);
+        flw_pool_log_no_tables(pool);
         return;
     }
     flw_pool_log(pool, FALLOW_LOG_ERROR, "the pool cannot be set up: %s%s%s",
@@ -141,7 +141,7 @@ void flw_pool_say_no_heap(const struct flw_pool *pool, fallow_status status)
                  error == 0 ? "" : flw_driver_error_name(&pool->driver, (CUresult)error));
 }
 
-void flw_pool_say_what_stays(const struct flw_pool *pool, uint64_t bytes)
+void flw_pool_log_unreleased(const struct flw_pool *pool, uint64_t bytes)
 {
     const char *call = atomic_load(&pool->heap.last_call);
     flw_pool_log(

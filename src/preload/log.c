@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/say.h"
+#include "preload/log.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-void flw_say(const char *format, ...)
+void flw_log_line(const char *format, ...)
 {
     static const char prefix[] = "fallow: ";
     char line[1000];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: converting records of rings to records of the file; the call stacks that hold live blocks. */
-#include "record/scribe.h"
+#include "record/trace_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,19 +22,19 @@ struct holding {
     uint32_t stack, next_free; /* next_free of a free one: the next free one; 0: none */
 };
 
-struct flw_scribe {
-    struct flw_scribe_settings settings;
+struct flw_trace_file {
+    struct flw_trace_file_settings settings;
     struct flw_ftrace_writer *writer;
     struct flw_addressmap live; /* address -> number of the block */
     struct flw_callstack_file stacks;
     struct flw_addressmap holding_places; /* address -> holding; number 0 is none */
     struct holding *holdings;
-    struct flw_scribe_holder *holders; /* by stack */
+    struct flw_trace_file_holder *holders; /* by stack */
     size_t holding_count, holding_room, holder_room;
     uint32_t free_holding;
     size_t stream_count, name_count;
     uint64_t block_count, unknown_frees, lost_frees, last_ns;
-    struct flw_scribe_tally tally;
+    struct flw_trace_file_tally tally;
     int error;           /* of the file */
     const char *problem; /* NULL: none */
     size_t used;
@@ -43,32 +43,32 @@ struct flw_scribe {
 
 /* ---- the file */
 
-static bool write_out(struct flw_scribe *scribe)
+static bool write_out(struct flw_trace_file *trace_file)
 {
-    const unsigned char *at = scribe->buffer;
-    while (scribe->used > 0 && scribe->error == 0) {
-        ssize_t written = write(scribe->settings.fd, at, scribe->used);
+    const unsigned char *at = trace_file->buffer;
+    while (trace_file->used > 0 && trace_file->error == 0) {
+        ssize_t written = write(trace_file->settings.fd, at, trace_file->used);
         if (written < 0 && errno != EINTR) {
-            scribe->error = errno;
+            trace_file->error = errno;
         } else if (written > 0) {
             at += written;
-            scribe->used -= (size_t)written;
+            trace_file->used -= (size_t)written;
         }
     }
-    return scribe->error == 0;
+    return trace_file->error == 0;
 }
 
 static bool keep_bytes(void *context, const void *bytes, size_t count)
 {
-    struct flw_scribe *scribe = context;
+    struct flw_trace_file *trace_file = context;
     const unsigned char *at = bytes;
     while (count > 0) {
-        size_t step = flw_min(count, BUFFER_BYTES - scribe->used);
-        memcpy(scribe->buffer + scribe->used, at, step);
-        scribe->used += step;
+        size_t step = flw_min(count, BUFFER_BYTES - trace_file->used);
+        memcpy(trace_file->buffer + trace_file->used, at, step);
+        trace_file->used += step;
         at += step;
         count -= step;
-        if (scribe->used == BUFFER_BYTES && !write_out(scribe)) {
+        if (trace_file->used == BUFFER_BYTES && !write_out(trace_file)) {
             return false;
         }
     }
@@ -81,10 +81,11 @@ static bool write_kept(void *context)
 }
 
 /* Record why the writer, or something else, failed. */
-static bool fail(struct flw_scribe *scribe)
+static bool fail(struct flw_trace_file *trace_file)
 {
-    if (scribe->problem == NULL) {
-        scribe->problem = scribe->error != 0 ? strerror(scribe->error) : "no host memory";
+    if (trace_file->problem == NULL) {
+        trace_file->problem =
+            trace_file->error != 0 ? strerror(trace_file->error) : "no host memory";
     }
     return false;
 }
@@ -200,19 +201,19 @@ void flw_callstack_file_finish(struct flw_callstack_file *file)
 
 /* ---- open */
 
-static bool add_notes(struct flw_scribe *scribe)
+static bool add_notes(struct flw_trace_file *trace_file)
 {
     char notes[128];
-    const struct flw_scribe_settings *settings = &scribe->settings;
+    const struct flw_trace_file_settings *settings = &trace_file->settings;
     snprintf(notes, sizeof notes, "recorder fallow\nclock %s\nbegins %s\n",
              settings->uses_tsc ? "tsc" : "monotonic",
              settings->is_whole ? "with the recording" : "with what the rings had kept");
-    return flw_ftrace_writer_add_notes(scribe->writer, notes);
+    return flw_ftrace_writer_add_notes(trace_file->writer, notes);
 }
 
-struct flw_scribe *flw_scribe_open(const struct flw_scribe_settings *settings)
+struct flw_trace_file *flw_trace_file_open(const struct flw_trace_file_settings *settings)
 {
-    struct flw_scribe *scribe = calloc(1, sizeof *scribe);
+    struct flw_trace_file *trace_file = calloc(1, sizeof *trace_file);
     struct flw_ftrace_settings file = {.has_times = true,
                                        .has_addresses = true,
                                        .has_stacks = settings->callstacks != NULL,
@@ -222,107 +223,107 @@ struct flw_scribe *flw_scribe_open(const struct flw_scribe_settings *settings)
                                        .wall_ns = settings->wall_ns,
                                        .mono_ns = settings->zero.ns,
                                        .step_ns = STEP_NS};
-    if (scribe == NULL) {
+    if (trace_file == NULL) {
         (void)close(settings->fd);
         return NULL;
     }
-    struct flw_ftrace_sink sink = {.write = keep_bytes, .flush = write_kept, .context = scribe};
-    scribe->settings = *settings;
-    scribe->writer = flw_ftrace_writer_create(&sink, &file);
-    if (scribe->writer == NULL || !add_notes(scribe)) {
-        (void)flw_scribe_close(scribe);
+    struct flw_ftrace_sink sink = {.write = keep_bytes, .flush = write_kept, .context = trace_file};
+    trace_file->settings = *settings;
+    trace_file->writer = flw_ftrace_writer_create(&sink, &file);
+    if (trace_file->writer == NULL || !add_notes(trace_file)) {
+        (void)flw_trace_file_close(trace_file);
         return NULL;
     }
-    return scribe;
+    return trace_file;
 }
 
-bool flw_scribe_close(struct flw_scribe *scribe)
+bool flw_trace_file_close(struct flw_trace_file *trace_file)
 {
     bool is_written = true;
-    if (scribe != NULL) {
-        is_written = close(scribe->settings.fd) == 0 && scribe->error == 0;
-        flw_ftrace_writer_destroy(scribe->writer);
-        flw_addressmap_finish(&scribe->live);
-        flw_callstack_file_finish(&scribe->stacks);
-        flw_addressmap_finish(&scribe->holding_places);
-        free(scribe->holdings);
-        free(scribe->holders);
-        free(scribe);
+    if (trace_file != NULL) {
+        is_written = close(trace_file->settings.fd) == 0 && trace_file->error == 0;
+        flw_ftrace_writer_destroy(trace_file->writer);
+        flw_addressmap_finish(&trace_file->live);
+        flw_callstack_file_finish(&trace_file->stacks);
+        flw_addressmap_finish(&trace_file->holding_places);
+        free(trace_file->holdings);
+        free(trace_file->holders);
+        free(trace_file);
     }
     return is_written;
 }
 
-void flw_scribe_disown(struct flw_scribe *scribe)
+void flw_trace_file_disown(struct flw_trace_file *trace_file)
 {
-    (void)close(scribe->settings.fd);
+    (void)close(trace_file->settings.fd);
 }
 
-const char *flw_scribe_problem(const struct flw_scribe *scribe)
+const char *flw_trace_file_problem(const struct flw_trace_file *trace_file)
 {
-    return scribe->problem;
+    return trace_file->problem;
 }
 
-struct flw_scribe_tally flw_scribe_count(const struct flw_scribe *scribe)
+struct flw_trace_file_tally flw_trace_file_count(const struct flw_trace_file *trace_file)
 {
-    return scribe->tally;
+    return trace_file->tally;
 }
 
 /* ---- holders of live blocks */
 
 /* Return a free holding's number. 0: no memory. */
-static uint32_t take_holding(struct flw_scribe *scribe)
+static uint32_t take_holding(struct flw_trace_file *trace_file)
 {
-    uint32_t number = scribe->free_holding;
+    uint32_t number = trace_file->free_holding;
     if (number != 0) {
-        scribe->free_holding = scribe->holdings[number].next_free;
+        trace_file->free_holding = trace_file->holdings[number].next_free;
         return number;
     }
-    number = (uint32_t)scribe->holding_count + 1;
+    number = (uint32_t)trace_file->holding_count + 1;
     if (number >= FLW_ADDRESSMAP_ABSENT ||
-        !FLW_ARRAY_FITS(scribe->holdings, number, scribe->holding_room)) {
+        !FLW_ARRAY_FITS(trace_file->holdings, number, trace_file->holding_room)) {
         return 0;
     }
-    scribe->holding_count++;
+    trace_file->holding_count++;
     return number;
 }
 
-static bool begin_holding(struct flw_scribe *scribe, const struct flw_merge_record *record)
+static bool begin_holding(struct flw_trace_file *trace_file, const struct flw_merge_record *record)
 {
-    if (record->stack == 0 || scribe->settings.callstacks == NULL) {
+    if (record->stack == 0 || trace_file->settings.callstacks == NULL) {
         return true;
     }
-    bool has_holder =
-        reach(&scribe->holders, &scribe->holder_room, record->stack, sizeof *scribe->holders);
-    uint32_t number = has_holder ? take_holding(scribe) : 0;
-    if (number == 0 || !flw_addressmap_put(&scribe->holding_places, record->address, number)) {
+    bool has_holder = reach(&trace_file->holders, &trace_file->holder_room, record->stack,
+                            sizeof *trace_file->holders);
+    uint32_t number = has_holder ? take_holding(trace_file) : 0;
+    if (number == 0 || !flw_addressmap_put(&trace_file->holding_places, record->address, number)) {
         return false;
     }
-    scribe->holdings[number] =
+    trace_file->holdings[number] =
         (struct holding){.bytes = record->size_bytes, .stack = record->stack};
-    struct flw_scribe_holder *holder = &scribe->holders[record->stack];
+    struct flw_trace_file_holder *holder = &trace_file->holders[record->stack];
     holder->stack = record->stack;
     holder->bytes += record->size_bytes;
     holder->count++;
     return true;
 }
 
-static void end_holding(struct flw_scribe *scribe, uint64_t address)
+static void end_holding(struct flw_trace_file *trace_file, uint64_t address)
 {
-    uint32_t number = flw_addressmap_remove(&scribe->holding_places, address);
+    uint32_t number = flw_addressmap_remove(&trace_file->holding_places, address);
     if (number != FLW_ADDRESSMAP_ABSENT) {
-        struct holding *holding = &scribe->holdings[number];
-        scribe->holders[holding->stack].bytes -= holding->bytes;
-        scribe->holders[holding->stack].count--;
-        holding->next_free = scribe->free_holding;
-        scribe->free_holding = number;
+        struct holding *holding = &trace_file->holdings[number];
+        trace_file->holders[holding->stack].bytes -= holding->bytes;
+        trace_file->holders[holding->stack].count--;
+        holding->next_free = trace_file->free_holding;
+        trace_file->free_holding = number;
     }
 }
 
 /* Insert one in order; return the one pushed out at the end, or itself. */
-static struct flw_scribe_holder insert_holder(struct flw_scribe_holder *out, size_t *count,
-                                              size_t most, struct flw_scribe_holder holder)
+static struct flw_trace_file_holder insert_holder(struct flw_trace_file_holder *out, size_t *count,
+                                                  size_t most, struct flw_trace_file_holder holder)
 {
-    struct flw_scribe_holder pushed = {0};
+    struct flw_trace_file_holder pushed = {0};
     size_t at = *count;
     while (at > 0 && out[at - 1].bytes < holder.bytes) {
         at--;
@@ -339,14 +340,16 @@ static struct flw_scribe_holder insert_holder(struct flw_scribe_holder *out, siz
     return pushed;
 }
 
-size_t flw_scribe_list_holders(const struct flw_scribe *scribe, struct flw_scribe_holder *out,
-                               size_t most, struct flw_scribe_holder *out_rest)
+size_t flw_trace_file_list_holders(const struct flw_trace_file *trace_file,
+                                   struct flw_trace_file_holder *out, size_t most,
+                                   struct flw_trace_file_holder *out_rest)
 {
     size_t count = 0;
-    *out_rest = (struct flw_scribe_holder){0};
-    for (size_t i = 0; i < scribe->holder_room; i++) {
-        if (scribe->holders[i].count > 0) {
-            struct flw_scribe_holder left = insert_holder(out, &count, most, scribe->holders[i]);
+    *out_rest = (struct flw_trace_file_holder){0};
+    for (size_t i = 0; i < trace_file->holder_room; i++) {
+        if (trace_file->holders[i].count > 0) {
+            struct flw_trace_file_holder left =
+                insert_holder(out, &count, most, trace_file->holders[i]);
             out_rest->stack += left.count > 0;
             out_rest->bytes += left.bytes;
             out_rest->count += left.count;
@@ -357,40 +360,41 @@ size_t flw_scribe_list_holders(const struct flw_scribe *scribe, struct flw_scrib
 
 /* ---- records */
 
-static void count(struct flw_scribe *scribe, const struct flw_merge_record *record)
+static void count(struct flw_trace_file *trace_file, const struct flw_merge_record *record)
 {
     bool is_drop = record->op == FLW_TRACE_DROP;
-    scribe->tally.event_count += is_drop ? record->size_bytes : 1;
-    scribe->tally.missing_count += is_drop ? record->size_bytes : 0;
+    trace_file->tally.event_count += is_drop ? record->size_bytes : 1;
+    trace_file->tally.missing_count += is_drop ? record->size_bytes : 0;
 }
 
 /* *out_old: the file's block there before; FLW_ADDRESSMAP_ABSENT: none. */
-static bool remember_block(struct flw_scribe *scribe, uint64_t address, uint32_t *out_old)
+static bool remember_block(struct flw_trace_file *trace_file, uint64_t address, uint32_t *out_old)
 {
-    if (scribe->block_count >= FLW_ADDRESSMAP_ABSENT) {
-        scribe->problem = "more than 2^32 blocks";
+    if (trace_file->block_count >= FLW_ADDRESSMAP_ABSENT) {
+        trace_file->problem = "more than 2^32 blocks";
         return false;
     }
-    return flw_addressmap_exchange(&scribe->live, address, (uint32_t)scribe->block_count++,
+    return flw_addressmap_exchange(&trace_file->live, address, (uint32_t)trace_file->block_count++,
                                    out_old);
 }
 
-bool flw_scribe_start(struct flw_scribe *scribe, const struct flw_warm *warm)
+bool flw_trace_file_start(struct flw_trace_file *trace_file,
+                          const struct flw_initial_blocks *initial)
 {
     bool is_written =
-        !warm->has_failed && flw_names_write(scribe->settings.names, scribe->writer,
-                                             &scribe->stream_count, &scribe->name_count);
+        !initial->has_failed && flw_names_write(trace_file->settings.names, trace_file->writer,
+                                                &trace_file->stream_count, &trace_file->name_count);
     uint32_t old;
-    for (size_t i = 0; is_written && i < warm->count; i++) {
-        const struct flw_warm_block *from = &warm->blocks[i];
+    for (size_t i = 0; is_written && i < initial->count; i++) {
+        const struct flw_initial_block *from = &initial->blocks[i];
         struct flw_trace_block block = {.address = from->address,
                                         .size_bytes = from->size_bytes,
                                         .stream = (uint16_t)from->stream};
         struct flw_trace_context context = {.tag = from->tag, .pool = from->pool};
-        is_written = remember_block(scribe, from->address, &old) &&
-                     flw_ftrace_writer_add_block(scribe->writer, &block, &context);
+        is_written = remember_block(trace_file, from->address, &old) &&
+                     flw_ftrace_writer_add_block(trace_file->writer, &block, &context);
     }
-    return is_written || fail(scribe);
+    return is_written || fail(trace_file);
 }
 
 /* Return the details of an event without a block. */
@@ -427,28 +431,28 @@ static void tell_detail(const struct flw_merge_record *record, struct flw_trace_
 }
 
 /* Set the stack of the event that is added next, if it is an allocation's. */
-static bool set_stack(struct flw_scribe *scribe, const struct flw_merge_record *record)
+static bool set_stack(struct flw_trace_file *trace_file, const struct flw_merge_record *record)
 {
     uint32_t stack;
-    if (record->stack == 0 || scribe->settings.callstacks == NULL) {
+    if (record->stack == 0 || trace_file->settings.callstacks == NULL) {
         return true;
     }
-    bool is_written = flw_callstacks_write(scribe->settings.callstacks, record->stack,
-                                           scribe->writer, &scribe->stacks, &stack);
+    bool is_written = flw_callstacks_write(trace_file->settings.callstacks, record->stack,
+                                           trace_file->writer, &trace_file->stacks, &stack);
     if (is_written) {
-        flw_ftrace_writer_set_stack(scribe->writer, stack);
+        flw_ftrace_writer_set_stack(trace_file->writer, stack);
     }
     return is_written;
 }
 
-static bool put(struct flw_scribe *scribe, const struct flw_merge_record *record,
+static bool put(struct flw_trace_file *trace_file, const struct flw_merge_record *record,
                 enum flw_trace_op op, uint32_t block)
 {
     bool has_block = flw_trace_op_has_block((uint8_t)op);
     struct flw_trace_detail detail;
     struct flw_trace_context context = {
         .thread = record->thread, .tag = record->tag, .pool = record->pool};
-    struct flw_trace_event event = {.time_ns = scribe->last_ns,
+    struct flw_trace_event event = {.time_ns = trace_file->last_ns,
                                     .address = record->address,
                                     .size_bytes = record->size_bytes,
                                     .block = block,
@@ -457,76 +461,78 @@ static bool put(struct flw_scribe *scribe, const struct flw_merge_record *record
     if (!has_block) {
         tell_detail(record, &event, &detail, &context);
     }
-    if ((op == FLW_TRACE_ALLOC || op == FLW_TRACE_OOM) && !set_stack(scribe, record)) {
+    if ((op == FLW_TRACE_ALLOC || op == FLW_TRACE_OOM) && !set_stack(trace_file, record)) {
         return false;
     }
-    return flw_ftrace_writer_add_event(scribe->writer, &event, has_block ? NULL : &detail,
+    return flw_ftrace_writer_add_event(trace_file->writer, &event, has_block ? NULL : &detail,
                                        &context);
 }
 
-static bool take_block_record(struct flw_scribe *scribe, const struct flw_merge_record *record)
+static bool take_block_record(struct flw_trace_file *trace_file,
+                              const struct flw_merge_record *record)
 {
     if (record->op == FLW_TRACE_ALLOC) {
-        uint32_t old, block = (uint32_t)scribe->block_count;
-        if (!remember_block(scribe, record->address, &old)) {
+        uint32_t old, block = (uint32_t)trace_file->block_count;
+        if (!remember_block(trace_file, record->address, &old)) {
             return false;
         }
-        scribe->lost_frees += old != FLW_ADDRESSMAP_ABSENT;
-        end_holding(scribe, record->address);
-        return begin_holding(scribe, record) &&
-               (old == FLW_ADDRESSMAP_ABSENT || put(scribe, record, FLW_TRACE_FREE, old)) &&
-               put(scribe, record, FLW_TRACE_ALLOC, block);
+        trace_file->lost_frees += old != FLW_ADDRESSMAP_ABSENT;
+        end_holding(trace_file, record->address);
+        return begin_holding(trace_file, record) &&
+               (old == FLW_ADDRESSMAP_ABSENT || put(trace_file, record, FLW_TRACE_FREE, old)) &&
+               put(trace_file, record, FLW_TRACE_ALLOC, block);
     }
     uint32_t block = record->op == FLW_TRACE_FREE
-                         ? flw_addressmap_remove(&scribe->live, record->address)
-                         : flw_addressmap_find(&scribe->live, record->address);
+                         ? flw_addressmap_remove(&trace_file->live, record->address)
+                         : flw_addressmap_find(&trace_file->live, record->address);
     if (block == FLW_ADDRESSMAP_ABSENT) {
-        scribe->unknown_frees += record->op == FLW_TRACE_FREE;
+        trace_file->unknown_frees += record->op == FLW_TRACE_FREE;
         return true;
     }
     if (record->op == FLW_TRACE_FREE) {
-        end_holding(scribe, record->address);
+        end_holding(trace_file, record->address);
     }
-    return put(scribe, record, record->op, block);
+    return put(trace_file, record, record->op, block);
 }
 
-bool flw_scribe_take(struct flw_scribe *scribe, struct flw_merge *merge,
-                     const struct flw_tsc_pair *from, const struct flw_tsc_pair *to)
+bool flw_trace_file_write(struct flw_trace_file *trace_file, struct flw_merge *merge,
+                          const struct flw_tsc_pair *from, const struct flw_tsc_pair *to)
 {
     struct flw_merge_record record;
     struct flw_tsc_line line = flw_tsc_line_through(from, to);
-    bool is_written =
-        scribe->problem == NULL && flw_names_write(scribe->settings.names, scribe->writer,
-                                                   &scribe->stream_count, &scribe->name_count);
+    bool is_written = trace_file->problem == NULL &&
+                      flw_names_write(trace_file->settings.names, trace_file->writer,
+                                      &trace_file->stream_count, &trace_file->name_count);
     while (is_written && flw_merge_next(merge, &record)) {
-        uint64_t ns = flw_tsc_ns(&line, record.ticks) - scribe->settings.zero.ns;
-        scribe->last_ns = flw_max(scribe->last_ns, ns - ns % STEP_NS);
-        count(scribe, &record);
+        uint64_t ns = flw_tsc_ns(&line, record.ticks) - trace_file->settings.zero.ns;
+        trace_file->last_ns = flw_max(trace_file->last_ns, ns - ns % STEP_NS);
+        count(trace_file, &record);
         is_written = flw_trace_op_has_block((uint8_t)record.op)
-                         ? take_block_record(scribe, &record)
-                         : put(scribe, &record, record.op, UINT32_MAX);
+                         ? take_block_record(trace_file, &record)
+                         : put(trace_file, &record, record.op, UINT32_MAX);
     }
-    return is_written || fail(scribe);
+    return is_written || fail(trace_file);
 }
 
-bool flw_scribe_flush(struct flw_scribe *scribe)
+bool flw_trace_file_flush(struct flw_trace_file *trace_file)
 {
-    return (scribe->problem == NULL && flw_ftrace_writer_flush(scribe->writer)) || fail(scribe);
+    return (trace_file->problem == NULL && flw_ftrace_writer_flush(trace_file->writer)) ||
+           fail(trace_file);
 }
 
-bool flw_scribe_end(struct flw_scribe *scribe, uint64_t lost_count)
+bool flw_trace_file_end(struct flw_trace_file *trace_file, uint64_t lost_count)
 {
     char gaps[64];
-    bool is_written = scribe->problem == NULL;
+    bool is_written = trace_file->problem == NULL;
     if (is_written && lost_count > 0) {
         struct flw_merge_record drop = {.size_bytes = lost_count, .op = FLW_TRACE_DROP};
-        count(scribe, &drop);
-        is_written = put(scribe, &drop, FLW_TRACE_DROP, UINT32_MAX);
+        count(trace_file, &drop);
+        is_written = put(trace_file, &drop, FLW_TRACE_DROP, UINT32_MAX);
     }
-    if (is_written && scribe->unknown_frees + scribe->lost_frees > 0) {
-        snprintf(gaps, sizeof gaps, "gaps %" PRIu64 " %" PRIu64 "\n", scribe->unknown_frees,
-                 scribe->lost_frees);
-        is_written = flw_ftrace_writer_add_notes(scribe->writer, gaps);
+    if (is_written && trace_file->unknown_frees + trace_file->lost_frees > 0) {
+        snprintf(gaps, sizeof gaps, "gaps %" PRIu64 " %" PRIu64 "\n", trace_file->unknown_frees,
+                 trace_file->lost_frees);
+        is_written = flw_ftrace_writer_add_notes(trace_file->writer, gaps);
     }
-    return (is_written && flw_ftrace_writer_end(scribe->writer)) || fail(scribe);
+    return (is_written && flw_ftrace_writer_end(trace_file->writer)) || fail(trace_file);
 }

@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the encoding of a bulletin. */
-#include "publish/bulletin.h"
+ * Owns: the encoding of a stats page. */
+#include "publish/stats_page.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define HEAD_WORDS   6
 #define DRIVER_WORDS 4
-#define POOL_WORDS   (FLW_VALUE_COUNT + 2 * FLW_BULLETIN_STAGES + DRIVER_WORDS)
-#define CLASS_WORDS  (sizeof(struct flw_bulletin_class) / 8)
-#define STREAM_WORDS (sizeof(struct flw_bulletin_stream) / 8)
-#define HOLDER_WORDS (sizeof(struct flw_bulletin_holder) / 8)
-#define ARENA_WORDS  (sizeof(struct flw_bulletin_arena) / 8)
+#define POOL_WORDS   (FLW_VALUE_COUNT + 2 * FLW_STATS_PAGE_STAGES + DRIVER_WORDS)
+#define CLASS_WORDS  (sizeof(struct flw_stats_page_class) / 8)
+#define STREAM_WORDS (sizeof(struct flw_stats_page_stream) / 8)
+#define HOLDER_WORDS (sizeof(struct flw_stats_page_holder) / 8)
+#define ARENA_WORDS  (sizeof(struct flw_stats_page_arena) / 8)
 #define MOST_POOLS   4096
 
-_Static_assert(sizeof(struct flw_bulletin_class) == 56, "words and nothing else");
-_Static_assert(sizeof(struct flw_bulletin_stream) == 104, "words and nothing else");
-_Static_assert(sizeof(struct flw_bulletin_holder) == 1024, "words and nothing else");
-_Static_assert(sizeof(struct flw_bulletin_arena) == 112, "words and nothing else");
+_Static_assert(sizeof(struct flw_stats_page_class) == 56, "words and nothing else");
+_Static_assert(sizeof(struct flw_stats_page_stream) == 104, "words and nothing else");
+_Static_assert(sizeof(struct flw_stats_page_holder) == 1024, "words and nothing else");
+_Static_assert(sizeof(struct flw_stats_page_arena) == 112, "words and nothing else");
 
-const char *flw_bulletin_stage(const struct flw_bulletin_pool *pool, uint64_t stage)
+const char *flw_stats_page_stage(const struct flw_stats_page_pool *pool, uint64_t stage)
 {
-    static const char *const names[2][FLW_BULLETIN_STAGES] = {
+    static const char *const names[2][FLW_STATS_PAGE_STAGES] = {
         {"own", "complete", "own_caches", "caches", "grow", "steal", "fence", "remap_wait", "limit",
          "callback", "wait", "fail"},
         {"ready", "complete", "close", "grow", "caches", "wait", "exchange", "limit", "trim",
          "callback", "fail"}};
-    return stage < FLW_BULLETIN_STAGES ? names[pool->value[FLW_VALUE_has_context_order] != 0][stage]
-                                       : NULL;
+    return stage < FLW_STATS_PAGE_STAGES
+               ? names[pool->value[FLW_VALUE_has_context_order] != 0][stage]
+               : NULL;
 }
 
 /* ---- writing */
 
-static void put_word(struct flw_bulletin_writer *writer, uint64_t word)
+static void put_word(struct flw_stats_page_writer *writer, uint64_t word)
 {
     for (unsigned i = 0; i < 8; i++) {
         writer->bytes[writer->used + i] = (unsigned char)(word >> 8 * i);
@@ -41,7 +42,7 @@ static void put_word(struct flw_bulletin_writer *writer, uint64_t word)
     writer->used += 8;
 }
 
-static void put_words(struct flw_bulletin_writer *writer, const void *words, size_t count)
+static void put_words(struct flw_stats_page_writer *writer, const void *words, size_t count)
 {
     const unsigned char *at = words;
     for (size_t i = 0; i < count; i++) {
@@ -51,19 +52,20 @@ static void put_words(struct flw_bulletin_writer *writer, const void *words, siz
     }
 }
 
-static void put_text(struct flw_bulletin_writer *writer, const char *text, size_t word_count)
+static void put_text(struct flw_stats_page_writer *writer, const char *text, size_t word_count)
 {
     memcpy(writer->bytes + writer->used, text, 8 * word_count);
     writer->used += 8 * word_count;
 }
 
-void flw_bulletin_begin(struct flw_bulletin_writer *writer, void *bytes, size_t capacity)
+void flw_stats_page_begin(struct flw_stats_page_writer *writer, void *bytes, size_t capacity)
 {
-    *writer = (struct flw_bulletin_writer){
+    *writer = (struct flw_stats_page_writer){
         .bytes = bytes, .capacity = capacity, .used = 8 * (1 + HEAD_WORDS)};
 }
 
-void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulletin_pool *pool)
+void flw_stats_page_add(struct flw_stats_page_writer *writer,
+                        const struct flw_stats_page_pool *pool)
 {
     size_t most = (writer->capacity - writer->used) / 8;
     size_t bare = 1 + POOL_WORDS + 2 + 2 + 2 + 2;
@@ -81,8 +83,8 @@ void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulle
     }
     put_word(writer, POOL_WORDS);
     put_words(writer, pool->value, FLW_VALUE_COUNT);
-    put_words(writer, pool->stage_count, FLW_BULLETIN_STAGES);
-    put_words(writer, pool->stage_ns, FLW_BULLETIN_STAGES);
+    put_words(writer, pool->stage_count, FLW_STATS_PAGE_STAGES);
+    put_words(writer, pool->stage_ns, FLW_STATS_PAGE_STAGES);
     put_text(writer, pool->driver, DRIVER_WORDS);
     put_word(writer, classes);
     put_word(writer, CLASS_WORDS);
@@ -99,15 +101,16 @@ void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulle
     writer->pool_count++;
 }
 
-size_t flw_bulletin_end(struct flw_bulletin_writer *writer, const struct flw_bulletin *bulletin)
+size_t flw_stats_page_end(struct flw_stats_page_writer *writer,
+                          const struct flw_stats_page *stats_page)
 {
     size_t used = writer->used;
     writer->used = 0;
     put_word(writer, HEAD_WORDS);
-    put_word(writer, bulletin->process);
-    put_text(writer, bulletin->name, 2);
-    put_word(writer, bulletin->clock_ns);
-    put_word(writer, bulletin->pool_total);
+    put_word(writer, stats_page->process);
+    put_text(writer, stats_page->name, 2);
+    put_word(writer, stats_page->clock_ns);
+    put_word(writer, stats_page->pool_total);
     put_word(writer, writer->pool_count);
     writer->used = used;
     return used;
@@ -183,9 +186,9 @@ static uint32_t get_rows(struct source *source, void *rows, size_t row_words, ui
 
 /* A later version may have more values than we know: the record has the number of words, and
  * everything after the values has as many words as we know. */
-static void get_pool(struct source *source, struct flw_bulletin_pool *pool)
+static void get_pool(struct source *source, struct flw_stats_page_pool *pool)
 {
-    uint64_t tail[2 * FLW_BULLETIN_STAGES + DRIVER_WORDS];
+    uint64_t tail[2 * FLW_STATS_PAGE_STAGES + DRIVER_WORDS];
     size_t tail_words = sizeof tail / sizeof *tail;
     uint64_t count = get_word(source);
     if (count < tail_words) {
@@ -195,47 +198,47 @@ static void get_pool(struct source *source, struct flw_bulletin_pool *pool)
     get_words(source, count - tail_words, pool->value, FLW_VALUE_COUNT);
     get_words(source, tail_words, tail, tail_words);
     memcpy(pool->stage_count, tail, sizeof pool->stage_count);
-    memcpy(pool->stage_ns, tail + FLW_BULLETIN_STAGES, sizeof pool->stage_ns);
-    get_text(tail + 2 * (size_t)FLW_BULLETIN_STAGES, DRIVER_WORDS, pool->driver);
-    pool->class_count = get_rows(source, pool->classes, CLASS_WORDS, FLW_BULLETIN_CLASSES);
-    pool->stream_count = get_rows(source, pool->streams, STREAM_WORDS, FLW_BULLETIN_STREAMS + 1);
-    pool->holder_count = get_rows(source, pool->holders, HOLDER_WORDS, FLW_BULLETIN_HOLDERS + 1);
+    memcpy(pool->stage_ns, tail + FLW_STATS_PAGE_STAGES, sizeof pool->stage_ns);
+    get_text(tail + 2 * (size_t)FLW_STATS_PAGE_STAGES, DRIVER_WORDS, pool->driver);
+    pool->class_count = get_rows(source, pool->classes, CLASS_WORDS, FLW_STATS_PAGE_CLASSES);
+    pool->stream_count = get_rows(source, pool->streams, STREAM_WORDS, FLW_STATS_PAGE_STREAMS + 1);
+    pool->holder_count = get_rows(source, pool->holders, HOLDER_WORDS, FLW_STATS_PAGE_HOLDERS + 1);
     for (uint32_t i = 0; i < pool->holder_count; i++) {
-        pool->holders[i].frames[FLW_BULLETIN_FRAMES_BYTES - 1] = '\0';
+        pool->holders[i].frames[FLW_STATS_PAGE_FRAMES_BYTES - 1] = '\0';
     }
-    pool->arena_count = get_rows(source, pool->arenas, ARENA_WORDS, FLW_BULLETIN_ARENAS);
+    pool->arena_count = get_rows(source, pool->arenas, ARENA_WORDS, FLW_STATS_PAGE_ARENAS);
     for (uint32_t i = 0; i < pool->arena_count; i++) {
         pool->arenas[i].name[sizeof pool->arenas[i].name - 1] = '\0';
     }
 }
 
-bool flw_bulletin_read(struct flw_bulletin *bulletin, const void *bytes, size_t count)
+bool flw_stats_page_read(struct flw_stats_page *stats_page, const void *bytes, size_t count)
 {
     struct source source = {.bytes = bytes, .word_count = count / 8};
     uint64_t head[HEAD_WORDS];
     get_words(&source, get_word(&source), head, HEAD_WORDS);
-    *bulletin = (struct flw_bulletin){.process = head[0],
-                                      .clock_ns = head[3],
-                                      .pool_total = head[4],
-                                      .pool_count = (uint32_t)head[5]};
-    get_text(head + 1, 2, bulletin->name);
+    *stats_page = (struct flw_stats_page){.process = head[0],
+                                          .clock_ns = head[3],
+                                          .pool_total = head[4],
+                                          .pool_count = (uint32_t)head[5]};
+    get_text(head + 1, 2, stats_page->name);
     if (source.is_broken || count % 8 != 0 || head[5] > head[4] || head[5] > MOST_POOLS) {
         return false;
     }
-    bulletin->pools = calloc(bulletin->pool_count + 1, sizeof *bulletin->pools);
-    for (uint32_t i = 0; bulletin->pools != NULL && i < bulletin->pool_count; i++) {
-        get_pool(&source, &bulletin->pools[i]);
+    stats_page->pools = calloc(stats_page->pool_count + 1, sizeof *stats_page->pools);
+    for (uint32_t i = 0; stats_page->pools != NULL && i < stats_page->pool_count; i++) {
+        get_pool(&source, &stats_page->pools[i]);
     }
-    if (bulletin->pools == NULL || source.is_broken || source.at != source.word_count) {
-        flw_bulletin_drop(bulletin);
+    if (stats_page->pools == NULL || source.is_broken || source.at != source.word_count) {
+        flw_stats_page_drop(stats_page);
         return false;
     }
     return true;
 }
 
-void flw_bulletin_drop(struct flw_bulletin *bulletin)
+void flw_stats_page_drop(struct flw_stats_page *stats_page)
 {
-    free(bulletin->pools);
-    bulletin->pools = NULL;
-    bulletin->pool_count = 0;
+    free(stats_page->pools);
+    stats_page->pools = NULL;
+    stats_page->pool_count = 0;
 }
