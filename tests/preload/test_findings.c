@@ -16,7 +16,6 @@
 
 static struct flw_findings findings;
 static struct flw_auditpage *page;
-static const struct flw_findings_view view = {.bandwidth_gbs = 1000, .poison = 0xff};
 
 /* A page with a module and one site. */
 static void make_page(uint64_t id, const char *module, uint64_t offset, uint64_t bytes)
@@ -36,13 +35,15 @@ static void make_page(uint64_t id, const char *module, uint64_t offset, uint64_t
     assert_true(flw_auditpage_is_valid(page));
 }
 
-static char *print(void (*how)(FILE *, struct flw_findings *, const struct flw_findings_view *))
+static char *print(void (*how)(FILE *, struct flw_findings *))
 {
     char *text = NULL;
     size_t length = 0;
     FILE *memory = open_memstream(&text, &length);
     assert_non_null(memory);
-    how(memory, &findings, &view);
+    findings.bandwidth_gbs = 1000;
+    findings.poison = 0xff;
+    how(memory, &findings);
     fclose(memory);
     return text;
 }

@@ -50,7 +50,7 @@ static const char help[] =
 
 struct order {
     const char *output, *library;
-    struct flw_findings_view view;
+    struct flw_findings findings;
     struct flw_settings_text settings;
     bool is_json;
 };
@@ -100,9 +100,9 @@ static bool take_mode(void *member, const char *text)
 #define OPTION(...) FLW_OPTION(struct order, __VA_ARGS__)
 
 static const struct flw_option option_list[] = {
-    {OPTION("trial", TAKE, view.trial_id), .take = take_site},
-    {OPTION("poison", TAKE, view.poison), .take = take_poison},
-    {OPTION("bandwidth", TAKE, view.bandwidth_gbs), .take = take_bandwidth},
+    {OPTION("trial", TAKE, findings.trial_id), .take = take_site},
+    {OPTION("poison", TAKE, findings.poison), .take = take_poison},
+    {OPTION("bandwidth", TAKE, findings.bandwidth_gbs), .take = take_bandwidth},
     {OPTION("mode", TAKE, settings), .take = take_mode},
     {OPTION("json", SET, is_json)},
     {OPTION("output", TEXT, output), .letter = 'o'},
@@ -131,29 +131,22 @@ static void remove_page(void *context, const char *path)
 
 /* ---- the report */
 
-/* Flush at once, because the command's signal may end this program too. */
-static bool write_to_terminal(const struct order *order, struct flw_findings *findings)
-{
-    FILE *out = flw_terminal_open(false);
-    flw_findings_print(out, findings, &order->view);
-    flw_terminal_close(out);
-    return flw_flush_output();
-}
-
-static bool write_report(const struct order *order, struct flw_findings *findings)
+static bool write_report(struct order *order)
 {
     struct flw_draft draft;
     if (!order->is_json && flw_output_is_stdout(order->output)) {
-        return write_to_terminal(order, findings);
+        FILE *out = flw_terminal_open(false);
+        flw_findings_print(out, &order->findings);
+        flw_terminal_close(out);
+        return flw_flush_output(); /* at once: the command's signal may end this program too */
     }
     flw_draft_begin(&draft, "audit: ");
-    (order->is_json ? flw_findings_print_json : flw_findings_print)(draft.file, findings,
-                                                                    &order->view);
+    (order->is_json ? flw_findings_print_json : flw_findings_print)(draft.file, &order->findings);
     return flw_draft_end(&draft, true, order->output);
 }
 
 /* Complain that the site of the trial was not reached, with a list of the sites that were. */
-static void list_sites(const struct flw_findings *findings, uint64_t wanted)
+static bool miss_site(const struct flw_findings *findings)
 {
     char known[16 * (SITE_DIGITS + 2) + 8] = "none";
     size_t used = 0;
@@ -161,46 +154,47 @@ static void list_sites(const struct flw_findings *findings, uint64_t wanted)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%012" PRIx64,
                                  i > 0 ? ", " : "", findings->sites[i].site.id);
     }
-    flw_complain("audit: no candidate was met at the site on trial, %012" PRIx64
-                 "; those that were: %s%s",
-                 wanted, known, findings->site_count > 16 ? ", ..." : "");
+    return flw_complain("audit: no candidate was met at the site on trial, %012" PRIx64
+                        "; those that were: %s%s",
+                        findings->trial_id, known, findings->site_count > 16 ? ", ..." : "");
 }
 
 /* Print the report. A program without allocations leaves no findings file but still gets a report. */
-static bool tell(const struct order *order, const struct flw_launch *launch,
+static bool tell(struct order *order, const struct flw_launch *launch,
                  const struct flw_launch_outcome *outcome, const char *folder)
 {
-    struct flw_findings findings = {0};
-    bool is_told = false, is_explained = flw_launch_explain(launch, outcome);
-    flw_findings_read(&findings, folder, PAGE_NAME);
-    bool is_empty = findings.process_count == 0 && !is_explained;
-    if (is_empty && flw_launch_has(outcome, FLW_RUNPAGE_UNKEPT)) {
-        flw_complain("audit: no findings were left in %s: its disk may be full; TMPDIR names "
-                     "another place",
-                     folder);
-    } else if (is_empty && flw_launch_has(outcome, FLW_RUNPAGE_OFF)) {
-        flw_complain("audit: Fallow was off, so nothing was audited");
-    } else if (findings.process_count > 0 || is_empty) {
-        flw_findings_sort(&findings);
-        is_told = write_report(order, &findings);
-        if (order->view.trial_id != 0 &&
-            flw_findings_site(&findings, order->view.trial_id) == NULL) {
-            list_sites(&findings, order->view.trial_id);
-            is_told = false;
+    struct flw_findings *findings = &order->findings;
+    bool is_explained = flw_launch_explain(launch, outcome);
+    flw_findings_read(findings, folder, PAGE_NAME);
+    if (findings->process_count == 0) {
+        if (is_explained) {
+            return false;
+        }
+        if (flw_launch_has(outcome, FLW_RUNPAGE_UNKEPT)) {
+            return flw_complain("audit: no findings were left in %s: its disk may be full; TMPDIR "
+                                "names another place",
+                                folder);
+        }
+        if (flw_launch_has(outcome, FLW_RUNPAGE_OFF)) {
+            return flw_complain("audit: Fallow was off, so nothing was audited");
         }
     }
-    flw_findings_finish(&findings);
-    return is_told;
+    flw_findings_sort(findings);
+    bool is_told = write_report(order);
+    bool is_met =
+        findings->trial_id == 0 || flw_findings_site(findings, findings->trial_id) != NULL;
+    return is_met ? is_told : miss_site(findings);
 }
 
 static bool put_settings(struct order *order, const char *folder)
 {
     char prefix[FOLDER_BYTES + sizeof PAGE_NAME], trial[SITE_DIGITS + 8];
     snprintf(prefix, sizeof prefix, "%s/%s", folder, PAGE_NAME);
-    snprintf(trial, sizeof trial, "%012" PRIx64 "=0x%02x", order->view.trial_id,
-             order->view.poison);
+    snprintf(trial, sizeof trial, "%012" PRIx64 "=0x%02x", order->findings.trial_id,
+             order->findings.poison);
     return flw_settings_put(&order->settings, "audit", prefix) &&
-           flw_settings_put(&order->settings, "trial", order->view.trial_id != 0 ? trial : NULL);
+           flw_settings_put(&order->settings, "trial",
+                            order->findings.trial_id != 0 ? trial : NULL);
 }
 
 static int carry_out(struct order *order, char **command)
@@ -219,13 +213,14 @@ static int carry_out(struct order *order, char **command)
     if (put_settings(order, folder)) {
         code = flw_launch(&launch, &outcome);
         if (code == 0) {
-            order->view.exit_code = outcome.exit_code;
-            order->view.signal = outcome.signal;
+            order->findings.exit_code = outcome.exit_code;
+            order->findings.signal = outcome.signal;
             is_told = tell(order, &launch, &outcome, folder);
         }
     }
     flw_findings_visit(folder, PAGE_NAME, remove_page, NULL);
     (void)rmdir(folder);
+    flw_findings_finish(&order->findings);
     if (code == 0 && (is_told || outcome.exit_code != 0 || outcome.signal != 0)) {
         return flw_launch_end_as(&outcome); /* may not return */
     }
@@ -236,7 +231,7 @@ int flw_command_audit(int argc, char **argv)
 {
     struct order order = {
         .output = "-",
-        .view = {.bandwidth_gbs = strtod(BANDWIDTH_DEFAULT, NULL), .poison = POISON_DEFAULT}};
+        .findings = {.bandwidth_gbs = strtod(BANDWIDTH_DEFAULT, NULL), .poison = POISON_DEFAULT}};
     if (!flw_settings_inherit(&order.settings) ||
         !flw_settings_put(&order.settings, "mode", "audit")) {
         return FLW_EXIT_USAGE;

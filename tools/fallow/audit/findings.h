@@ -21,20 +21,17 @@ struct flw_finding {
 };
 
 struct flw_findings {
+    /* The run, for the report. */
+    double bandwidth_gbs;
+    uint64_t trial_id; /* 0: none */
+    unsigned poison;
+    int exit_code, signal; /* of the command; signal 0: it exited */
     struct flw_audit_counts counts;
     size_t process_count;
     size_t unreadable_count; /* files without a whole page */
     struct flw_finding *sites;
     size_t site_count, site_room;
     struct flw_modules modules;
-};
-
-/* Facts of the run, for the report. */
-struct flw_findings_view {
-    double bandwidth_gbs;
-    uint64_t trial_id; /* 0: none */
-    unsigned poison;
-    int exit_code, signal; /* of the command; signal 0: it exited */
 };
 
 /* Visit the path of each file in the folder whose name begins with the prefix. */
@@ -55,9 +52,7 @@ const char *flw_findings_module(const struct flw_findings *findings,
 const char *flw_findings_function(struct flw_findings *findings,
                                   const struct flw_audit_frame *frame, uint64_t *out_offset);
 
-void flw_findings_print(FILE *out, struct flw_findings *findings,
-                        const struct flw_findings_view *view);
-void flw_findings_print_json(FILE *out, struct flw_findings *findings,
-                             const struct flw_findings_view *view);
+void flw_findings_print(FILE *out, struct flw_findings *findings);
+void flw_findings_print_json(FILE *out, struct flw_findings *findings);
 
 #endif

@@ -14,9 +14,9 @@
 #define FRAMES_SHOWN 4
 
 /* 1 GB/s is a byte per nanosecond. */
-static double time_ns(uint64_t bytes, const struct flw_findings_view *view)
+static double time_ns(const struct flw_findings *findings, uint64_t bytes)
 {
-    return (double)bytes / view->bandwidth_gbs;
+    return (double)bytes / findings->bandwidth_gbs;
 }
 
 static uint64_t total_bytes(const struct flw_findings *findings)
@@ -64,13 +64,12 @@ static void print_frames(FILE *out, struct flw_findings *findings,
     }
 }
 
-static void print_site(FILE *out, struct flw_findings *findings, const struct flw_finding *finding,
-                       const struct flw_findings_view *view)
+static void print_site(FILE *out, struct flw_findings *findings, const struct flw_finding *finding)
 {
     const struct flw_audit_site *site = &finding->site;
     fprintf(out, "  %012" PRIx64 " %9" PRIu64 "  %s%10s %10s  %s\n", site->id, site->fill_count,
             site->unread_range_count > 0 ? "<" : " ", FLW_SIZE(site->bytes),
-            FLW_TIME(time_ns(site->bytes, view)), site->call);
+            FLW_TIME(time_ns(findings, site->bytes)), site->call);
     print_frames(out, findings, finding);
     if (site->unread_value_count > 0) {
         fprintf(out, "%49sthe value of %" PRIu64 " could not be read: it may not be zero\n", "",
@@ -78,13 +77,12 @@ static void print_site(FILE *out, struct flw_findings *findings, const struct fl
     }
 }
 
-static void print_table(FILE *out, struct flw_findings *findings,
-                        const struct flw_findings_view *view)
+static void print_table(FILE *out, struct flw_findings *findings)
 {
     bool has_bound = false;
     fprintf(out, "\n  %-12s %9s  %11s %10s  call\n", "site", "fills", "bytes", "about");
     for (size_t i = 0; i < findings->site_count; i++) {
-        print_site(out, findings, &findings->sites[i], view);
+        print_site(out, findings, &findings->sites[i]);
         has_bound |= findings->sites[i].site.unread_range_count > 0;
     }
     if (has_bound) {
@@ -133,24 +131,23 @@ static void print_blind_spots(FILE *out, const struct flw_findings *findings)
     }
 }
 
-static void print_end(FILE *out, const struct flw_findings_view *view)
+static void print_end(FILE *out, const struct flw_findings *findings)
 {
-    if (view->signal != 0) {
-        fprintf(out, "a signal ended it: %d (%s)", view->signal, strsignal(view->signal));
+    if (findings->signal != 0) {
+        fprintf(out, "a signal ended it: %d (%s).\n", findings->signal,
+                strsignal(findings->signal));
     } else {
-        fprintf(out, "its exit status was %d", view->exit_code);
+        fprintf(out, "its exit status was %d.\n", findings->exit_code);
     }
 }
 
-static void print_trial(FILE *out, const struct flw_findings *findings,
-                        const struct flw_findings_view *view)
+static void print_trial(FILE *out, const struct flw_findings *findings)
 {
     const struct flw_audit_counts *counts = &findings->counts;
     fprintf(out, "trial of %012" PRIx64 ": %" PRIu64 " fill%s given 0x%02x instead of zeros; ",
-            view->trial_id, counts->poisoned, counts->poisoned == 1 ? " was" : "s were",
-            view->poison);
-    print_end(out, view);
-    fputs(".\n", out);
+            findings->trial_id, counts->poisoned, counts->poisoned == 1 ? " was" : "s were",
+            findings->poison);
+    print_end(out, findings);
     if (counts->unpoisoned > 0) {
         fprintf(out, "  %" PRIu64 " of its fills were not changed: their size could not be read\n",
                 counts->unpoisoned);
@@ -160,26 +157,24 @@ static void print_trial(FILE *out, const struct flw_findings *findings,
           out);
 }
 
-void flw_findings_print(FILE *out, struct flw_findings *findings,
-                        const struct flw_findings_view *view)
+void flw_findings_print(FILE *out, struct flw_findings *findings)
 {
     uint64_t total = total_bytes(findings);
     fprintf(out,
             "fallow audit: %zu candidate site%s, %" PRIu64 " of %" PRIu64 " fills, %s: about %s of "
             "writing at %g GB/s (a stated bandwidth, not a measured one)\n",
             findings->site_count, findings->site_count == 1 ? "" : "s", findings->counts.candidates,
-            findings->counts.fills, FLW_SIZE(total), FLW_TIME(time_ns(total, view)),
-            view->bandwidth_gbs);
-    if (view->signal != 0) {
+            findings->counts.fills, FLW_SIZE(total), FLW_TIME(time_ns(findings, total)),
+            findings->bandwidth_gbs);
+    if (findings->signal != 0) {
         fputs("Findings up to the end of the command: ", out);
-        print_end(out, view);
-        fputs(".\n", out);
+        print_end(out, findings);
     }
-    if (view->trial_id != 0) {
-        print_trial(out, findings, view);
+    if (findings->trial_id != 0) {
+        print_trial(out, findings);
     }
     if (findings->site_count > 0) {
-        print_table(out, findings, view);
+        print_table(out, findings);
     } else {
         fputs(
             findings->counts.blocks == 0
@@ -218,7 +213,7 @@ static void print_json_id(struct flw_json_writer *out, const char *key, uint64_t
 }
 
 static void print_json_site(struct flw_json_writer *out, struct flw_findings *findings,
-                            const struct flw_finding *finding, const struct flw_findings_view *view)
+                            const struct flw_finding *finding)
 {
     const struct flw_audit_site *site = &finding->site;
     const char *script = site->script;
@@ -227,7 +222,7 @@ static void print_json_site(struct flw_json_writer *out, struct flw_findings *fi
     print_json_id(out, "site", site->id);
     flw_json_text(out, "call", site->call);
     FLW_JSON_NUMBERS(out, {"fill_count", site->fill_count}, {"bytes", site->bytes});
-    flw_json_fixed(out, "estimated_ns", 1, time_ns(site->bytes, view));
+    flw_json_fixed(out, "estimated_ns", 1, time_ns(findings, site->bytes));
     FLW_JSON_NUMBERS(out, {"unread_value_count", site->unread_value_count},
                      {"unread_range_count", site->unread_range_count},
                      {"poisoned_count", site->poisoned_count}, {"where", finding->where});
@@ -244,8 +239,7 @@ static void print_json_site(struct flw_json_writer *out, struct flw_findings *fi
     flw_json_end(out, '}');
 }
 
-void flw_findings_print_json(FILE *file, struct flw_findings *findings,
-                             const struct flw_findings_view *view)
+void flw_findings_print_json(FILE *file, struct flw_findings *findings)
 {
     struct flw_json_writer writer = {.file = file}, *out = &writer;
     flw_json_begin(out, NULL, '{');
@@ -253,16 +247,16 @@ void flw_findings_print_json(FILE *file, struct flw_findings *findings,
     flw_json_text(out, "meaning",
                   "zero-fills over memory that nothing in view had touched since it was allocated; "
                   "not known to be unneeded");
-    flw_json_general(out, "bandwidth_gbs", 6, view->bandwidth_gbs);
-    FLW_JSON_NUMBERS(out, {"exit_code", (uint64_t)view->exit_code},
-                     {"signal", (uint64_t)view->signal},
+    flw_json_general(out, "bandwidth_gbs", 6, findings->bandwidth_gbs);
+    FLW_JSON_NUMBERS(out, {"exit_code", (uint64_t)findings->exit_code},
+                     {"signal", (uint64_t)findings->signal},
                      {"process_count", findings->process_count});
-    if (view->trial_id != 0) {
-        print_json_id(out, "trial", view->trial_id);
-        flw_json_number(out, "poison", view->poison);
+    if (findings->trial_id != 0) {
+        print_json_id(out, "trial", findings->trial_id);
+        flw_json_number(out, "poison", findings->poison);
     }
     flw_json_number(out, "bytes", total_bytes(findings));
-    flw_json_fixed(out, "estimated_ns", 1, time_ns(total_bytes(findings), view));
+    flw_json_fixed(out, "estimated_ns", 1, time_ns(findings, total_bytes(findings)));
     flw_json_begin(out, "counts", '{');
 #define PRINT(name, sentence) flw_json_number(out, #name, findings->counts.name);
     FLW_AUDIT_COUNT_LIST(PRINT)
@@ -270,7 +264,7 @@ void flw_findings_print_json(FILE *file, struct flw_findings *findings,
     flw_json_end(out, '}');
     flw_json_begin(out, "sites", '[');
     for (size_t i = 0; i < findings->site_count; i++) {
-        print_json_site(out, findings, &findings->sites[i], view);
+        print_json_site(out, findings, &findings->sites[i]);
     }
     flw_json_end(out, ']');
     fputs("}\n", file);
