@@ -160,22 +160,21 @@ static bool miss_site(const struct flw_findings *findings)
 }
 
 /* Print the report. A program without allocations leaves no findings file but still gets a report. */
-static bool tell(struct order *order, const struct flw_launch *launch,
-                 const struct flw_launch_outcome *outcome, const char *folder)
+static bool tell(struct order *order, const struct flw_launch *launch, const char *folder)
 {
     struct flw_findings *findings = &order->findings;
-    bool is_explained = flw_launch_explain(launch, outcome);
+    bool is_explained = flw_launch_explain(launch);
     flw_findings_read(findings, folder, PAGE_NAME);
     if (findings->process_count == 0) {
         if (is_explained) {
             return false;
         }
-        if (flw_launch_has(outcome, FLW_RUNPAGE_UNKEPT)) {
+        if (flw_launch_has(launch, FLW_RUNPAGE_UNKEPT)) {
             return flw_complain("audit: no findings were left in %s: its disk may be full; TMPDIR "
                                 "names another place",
                                 folder);
         }
-        if (flw_launch_has(outcome, FLW_RUNPAGE_OFF)) {
+        if (flw_launch_has(launch, FLW_RUNPAGE_OFF)) {
             return flw_complain("audit: Fallow was off, so nothing was audited");
         }
     }
@@ -199,7 +198,6 @@ static bool put_settings(struct order *order, const char *folder)
 
 static int carry_out(struct order *order, char **command)
 {
-    static struct flw_launch_outcome outcome;
     struct flw_launch launch = {.subcommand = "audit",
                                 .command = command,
                                 .library = order->library,
@@ -211,18 +209,18 @@ static int carry_out(struct order *order, char **command)
     int code = FLW_EXIT_USAGE;
     bool is_told = false;
     if (put_settings(order, folder)) {
-        code = flw_launch(&launch, &outcome);
+        code = flw_launch(&launch);
         if (code == 0) {
-            order->findings.exit_code = outcome.exit_code;
-            order->findings.signal = outcome.signal;
-            is_told = tell(order, &launch, &outcome, folder);
+            order->findings.exit_code = launch.exit_code;
+            order->findings.signal = launch.signal;
+            is_told = tell(order, &launch, folder);
         }
     }
     flw_findings_visit(folder, PAGE_NAME, remove_page, NULL);
     (void)rmdir(folder);
     flw_findings_finish(&order->findings);
-    if (code == 0 && (is_told || outcome.exit_code != 0 || outcome.signal != 0)) {
-        return flw_launch_end_as(&outcome); /* may not return */
+    if (code == 0 && (is_told || launch.exit_code != 0 || launch.signal != 0)) {
+        return flw_launch_end_as(&launch); /* may not return */
     }
     return code == 0 ? FLW_EXIT_FAILED : code;
 }

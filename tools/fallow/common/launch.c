@@ -144,23 +144,23 @@ static int refuse(const struct flw_launch *launch, int error)
     return is_missing ? FLW_LAUNCH_NOT_FOUND : FLW_LAUNCH_NOT_RUN;
 }
 
-static void become(const struct flw_launch *launch, const char *library, const char *state)
+static void become(const struct flw_launch *launch, const char *state)
 {
     errno = E2BIG;
-    if (set_environment(library, launch->settings->text, state)) {
+    if (set_environment(launch->loaded, launch->settings->text, state)) {
         flw_signals_restore();
         (void)execvp(launch->command[0], launch->command);
     }
 }
 
 /* Become the command. If that fails, store errno for the parent. */
-_Noreturn static void child_main(const struct flw_launch *launch, const char *library,
-                                 const char *state, const sigset_t *mask, int *shared_error)
+_Noreturn static void child_main(const struct flw_launch *launch, const char *state,
+                                 const sigset_t *mask, int *shared_error)
 {
     if ((launch->input == 0 || dup2(launch->input, 0) >= 0) &&
         (launch->output == 0 || dup2(launch->output, 1) >= 0)) {
         (void)sigprocmask(SIG_SETMASK, mask, NULL);
-        become(launch, library, state);
+        become(launch, state);
     }
     *shared_error = errno;
     _exit(FLW_LAUNCH_NOT_RUN);
@@ -182,7 +182,7 @@ static sigset_t wanted_signals(void)
     return wanted;
 }
 
-static void wait_for(pid_t child, struct flw_launch_outcome *outcome)
+static void wait_for(pid_t child, struct flw_launch *launch)
 {
     sigset_t wanted = wanted_signals();
     int status = 0;
@@ -194,12 +194,11 @@ static void wait_for(pid_t child, struct flw_launch_outcome *outcome)
             (void)kill(child, signal);
         }
     }
-    outcome->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    outcome->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    launch->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    launch->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-static int run_child(const struct flw_launch *launch, const char *state,
-                     struct flw_launch_outcome *outcome)
+static int run_child(struct flw_launch *launch, const char *state)
 {
     sigset_t wanted = wanted_signals(), before;
     struct sigaction usual = {.sa_handler = SIG_DFL};
@@ -210,11 +209,11 @@ static int run_child(const struct flw_launch *launch, const char *state,
     (void)sigaction(SIGCHLD, &usual, NULL); /* if ignored, waitpid would lose the outcome */
     pid_t child = shared_error != MAP_FAILED ? fork() : -1;
     if (child == 0) {
-        child_main(launch, outcome->library, state, &before, shared_error);
+        child_main(launch, state, &before, shared_error);
     } else if (child < 0) {
         flw_complain("%s: cannot make a process: %s", launch->subcommand, strerror(errno));
     } else {
-        wait_for(child, outcome);
+        wait_for(child, launch);
         code = *shared_error != 0 ? refuse(launch, *shared_error) : 0;
     }
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
@@ -290,28 +289,27 @@ static void write_stats(const struct flw_launch *launch, struct flw_runpage *pag
 
 /* ---- together */
 
-int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outcome)
+int flw_launch(struct flw_launch *launch)
 {
     char state[STATE_BYTES] = "";
-    memset(outcome, 0, sizeof *outcome);
     if (!flw_settings_check(launch->settings)) {
         return FLW_EXIT_USAGE;
     }
-    if (!find_library(launch->library, outcome->library)) {
+    if (!find_library(launch->library, launch->loaded)) {
         return FLW_EXIT_FAILED;
     }
     fflush(stdout);
     fflush(stderr);
     if (launch->replaces) {
-        become(launch, outcome->library, state);
+        become(launch, state);
         return refuse(launch, errno);
     }
     int fd;
     struct flw_runpage *page = make_page(state, &fd);
-    int code = run_child(launch, state, outcome);
+    int code = run_child(launch, state);
     if (page != NULL) {
         write_stats(launch, page);
-        outcome->page = page;
+        launch->page = page;
     }
     if (fd >= 0) {
         (void)close(fd);
@@ -319,19 +317,19 @@ int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outco
     return code;
 }
 
-int flw_launch_end_as(const struct flw_launch_outcome *outcome)
+int flw_launch_end_as(const struct flw_launch *launch)
 {
-    if (outcome->signal != 0) {
+    if (launch->signal != 0) {
         struct rlimit none = {0, 0};
         sigset_t one;
         fflush(stdout);
         (void)setrlimit(RLIMIT_CORE, &none);
-        (void)signal(outcome->signal, SIG_DFL);
+        (void)signal(launch->signal, SIG_DFL);
         sigemptyset(&one);
-        sigaddset(&one, outcome->signal);
-        (void)raise(outcome->signal);
+        sigaddset(&one, launch->signal);
+        (void)raise(launch->signal);
         (void)sigprocmask(SIG_UNBLOCK, &one, NULL);
-        return 128 + outcome->signal;
+        return 128 + launch->signal;
     }
-    return outcome->exit_code;
+    return launch->exit_code;
 }

@@ -46,20 +46,18 @@ struct flw_launch {
     const struct flw_settings_text *settings;
     int input, output; /* descriptors of the command; 0: those of this program */
     bool replaces;     /* this program becomes the command, so there is no outcome */
-};
-
-struct flw_launch_outcome {
+    /* The outcome of flw_launch. */
     int exit_code; /* if signal is 0 */
     int signal;    /* the signal that ended the command, or 0 */
-    char library[FLW_LAUNCH_PATH_BYTES];
+    char loaded[FLW_LAUNCH_PATH_BYTES];
     const struct flw_runpage
         *page; /* processes may still write to the page; NULL: not supported here */
 };
 
-/* Run the command and wait for its end. Returns 0 and the outcome; or, after an error, an exit code: FLW_EXIT_USAGE (the
- * library would refuse the settings), FLW_EXIT_FAILED, FLW_LAUNCH_NOT_FOUND, FLW_LAUNCH_NOT_RUN. Passes signals on to
- * the command, except a terminal's, which the command receives itself. */
-int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outcome);
+/* Run the command and wait for its end. Returns 0; or, after an error, an exit code: FLW_EXIT_USAGE (the library would
+ * refuse the settings), FLW_EXIT_FAILED, FLW_LAUNCH_NOT_FOUND, FLW_LAUNCH_NOT_RUN. Passes signals on to the command,
+ * except a terminal's, which the command receives itself. */
+int flw_launch(struct flw_launch *launch);
 
 /* Return the number of taken places of the page. */
 size_t flw_launch_place_count(const struct flw_runpage *page);
@@ -67,15 +65,15 @@ size_t flw_launch_place_count(const struct flw_runpage *page);
 bool flw_launch_is_replaced(const struct flw_runpage *page, size_t number);
 
 /* Return the command's exit code, or end this program by the command's signal, without a second core. */
-int flw_launch_end_as(const struct flw_launch_outcome *outcome);
+int flw_launch_end_as(const struct flw_launch *launch);
 
 /* True if a hook was called, or may have been called by a process that ended too early to record the call. */
-bool flw_launch_is_reached(const struct flw_launch_outcome *outcome);
+bool flw_launch_is_reached(const struct flw_launch *launch);
 
 /* True if some process of the command has the flag. */
-bool flw_launch_has(const struct flw_launch_outcome *outcome, enum flw_runpage_flag flag);
+bool flw_launch_has(const struct flw_launch *launch, enum flw_runpage_flag flag);
 
 /* Print the reason why no hook was called. Returns false if one was, or if the reason is in the log already. */
-bool flw_launch_explain(const struct flw_launch *launch, const struct flw_launch_outcome *outcome);
+bool flw_launch_explain(const struct flw_launch *launch);
 
 #endif

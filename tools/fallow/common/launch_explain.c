@@ -174,25 +174,24 @@ static const struct flw_runpage_place *find_unended(const struct flw_runpage *pa
 }
 
 /* A process that found the driver and did not end by exit may have called a hook. */
-bool flw_launch_is_reached(const struct flw_launch_outcome *outcome)
+bool flw_launch_is_reached(const struct flw_launch *launch)
 {
-    return flw_launch_has(outcome, FLW_RUNPAGE_REACHED) ||
-           (outcome->page != NULL && find(outcome->page, FLW_RUNPAGE_DRIVER, FLW_RUNPAGE_ENDED));
+    return flw_launch_has(launch, FLW_RUNPAGE_REACHED) ||
+           (launch->page != NULL && find(launch->page, FLW_RUNPAGE_DRIVER, FLW_RUNPAGE_ENDED));
 }
 
-bool flw_launch_has(const struct flw_launch_outcome *outcome, enum flw_runpage_flag flag)
+bool flw_launch_has(const struct flw_launch *launch, enum flw_runpage_flag flag)
 {
-    return outcome->page != NULL && find(outcome->page, flag, 0) != NULL;
+    return launch->page != NULL && find(launch->page, flag, 0) != NULL;
 }
 
 #define UNREACHED "%s: the hooks were never reached: "
 
-bool flw_launch_explain(const struct flw_launch *launch, const struct flw_launch_outcome *outcome)
+bool flw_launch_explain(const struct flw_launch *launch)
 {
-    const struct flw_runpage *page = outcome->page;
+    const struct flw_runpage *page = launch->page;
     const char *subcommand = launch->subcommand;
-    if (page == NULL || flw_launch_is_reached(outcome) ||
-        flw_launch_has(outcome, FLW_RUNPAGE_OFF)) {
+    if (page == NULL || flw_launch_is_reached(launch) || flw_launch_has(launch, FLW_RUNPAGE_OFF)) {
         return false;
     }
     const struct flw_runpage_place *unended = find_unended(page);
@@ -206,20 +205,20 @@ bool flw_launch_explain(const struct flw_launch *launch, const struct flw_launch
     if (obstacle != NULL) {
         flw_complain(UNREACHED "%s %s%s%s", subcommand, path, obstacle,
                      obstacle == is_foreign ? " " : "",
-                     obstacle == is_foreign ? outcome->library : "");
+                     obstacle == is_foreign ? launch->loaded : "");
     } else if (!is_loaded) {
         flw_complain(UNREACHED "%s was not loaded into %s; see the loader error above (setuid "
                                "programs cannot be preloaded)",
-                     subcommand, outcome->library, path[0] != '\0' ? path : launch->command[0]);
+                     subcommand, launch->loaded, path[0] != '\0' ? path : launch->command[0]);
     } else if (passed != NULL) {
         flw_complain(UNREACHED
                      "%s (%d) loaded the driver past them: by RTLD_DEEPBIND, dlmopen or a "
                      "library in front of this one, or never called it",
                      subcommand, passed->name, (int)atomic_load(&passed->pid));
-    } else if (flw_launch_has(outcome, FLW_RUNPAGE_DRIVER)) {
+    } else if (flw_launch_has(launch, FLW_RUNPAGE_DRIVER)) {
         flw_complain(UNREACHED "the driver was loaded, but nothing of it was called that is hooked",
                      subcommand);
-    } else if (unended != NULL && outcome->signal == 0) {
+    } else if (unended != NULL && launch->signal == 0) {
         flw_complain(UNREACHED
                      "no CUDA was used up to where %s (%d) ended by _exit or a signal or became a "
                      "program without LD_PRELOAD: one that is static or setuid, or was given "

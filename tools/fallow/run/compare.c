@@ -13,26 +13,27 @@
 struct run {
     unsigned pattern;
     FILE *output;
-    struct flw_launch_outcome outcome;
+    struct flw_launch launch;
 };
 
 /* Run the command. Returns 0, or an exit code after an error. */
 static int run_once(const struct flw_launch *launch, struct run *run)
 {
     struct flw_settings_text settings = *launch->settings;
-    struct flw_launch one = *launch;
     char value[8];
     int code = FLW_EXIT_FAILED, nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    run->launch = *launch;
     snprintf(value, sizeof value, "0x%02x", run->pattern);
     run->output = tmpfile();
     if (run->output == NULL || nothing < 0) {
         flw_complain("%s: cannot keep the command's output: %s", launch->subcommand,
                      strerror(errno));
     } else if (flw_settings_put(&settings, "poison", value)) {
-        one.settings = &settings;
-        one.input = nothing;
-        one.output = fileno(run->output);
-        code = flw_launch(&one, &run->outcome);
+        run->launch.settings = &settings;
+        run->launch.input = nothing;
+        run->launch.output = fileno(run->output);
+        code = flw_launch(&run->launch);
+        run->launch.settings = launch->settings;
     }
     if (nothing >= 0) {
         (void)close(nothing);
@@ -82,10 +83,10 @@ static void show_line(const struct run *run, const struct difference *first)
 
 static void name_end(const struct run *run, char *out, size_t room)
 {
-    if (run->outcome.signal != 0) {
-        snprintf(out, room, "died of %s", strsignal(run->outcome.signal));
+    if (run->launch.signal != 0) {
+        snprintf(out, room, "died of %s", strsignal(run->launch.signal));
     } else {
-        snprintf(out, room, "exit status %d", run->outcome.exit_code);
+        snprintf(out, room, "exit status %d", run->launch.exit_code);
     }
 }
 
@@ -94,7 +95,7 @@ static int tell(const struct run *a, const struct run *b)
     char ends[2][80];
     struct difference first = find_difference(a->output, b->output);
     bool is_same_end =
-        a->outcome.signal == b->outcome.signal && a->outcome.exit_code == b->outcome.exit_code;
+        a->launch.signal == b->launch.signal && a->launch.exit_code == b->launch.exit_code;
     name_end(a, ends[0], sizeof ends[0]);
     name_end(b, ends[1], sizeof ends[1]);
     if (is_same_end && !first.found) {
@@ -119,9 +120,9 @@ int flw_compare_run(const struct flw_launch *launch, const unsigned patterns[2])
 {
     struct run runs[2] = {{.pattern = patterns[0]}, {.pattern = patterns[1]}};
     int code = run_once(launch, &runs[0]);
-    if (code == 0 && !flw_launch_is_reached(&runs[0].outcome)) {
+    if (code == 0 && !flw_launch_is_reached(&runs[0].launch)) {
         code = FLW_EXIT_FAILED; /* nothing was poisoned */
-        if (!flw_launch_explain(launch, &runs[0].outcome)) {
+        if (!flw_launch_explain(&runs[0].launch)) {
             flw_complain("%s: nothing was poisoned, Fallow was off; nothing was compared",
                          launch->subcommand);
         }

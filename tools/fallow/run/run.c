@@ -350,7 +350,6 @@ static int carry_out(const struct order *order, const char *name, char **command
                                 .library = order->library,
                                 .settings = &order->settings,
                                 .replaces = order->replaces};
-    static struct flw_launch_outcome outcome;
     struct stat before = {0};
     if (order->compares) {
         return flw_compare_run(&launch, order->patterns.bytes);
@@ -358,14 +357,14 @@ static int carry_out(const struct order *order, const char *name, char **command
     if (order->trace != NULL && stat(order->trace, &before) != 0) {
         before = (struct stat){0};
     }
-    int code = flw_launch(&launch, &outcome);
+    int code = flw_launch(&launch);
     if (code != 0) {
         return code;
     }
-    if (!flw_launch_explain(&launch, &outcome)) {
+    if (!flw_launch_explain(&launch)) {
         tell_trace(order, name, &before);
     }
-    return flw_launch_end_as(&outcome);
+    return flw_launch_end_as(&launch);
 }
 
 static int run(int argc, char **argv, bool is_record)
