@@ -23,7 +23,6 @@ static fallow_pool *new_pool(void)
 
 static void allocates_and_frees(void **state)
 {
-    (void)state;
     fallow_pool *pool = new_pool();
     void *block = NULL;
     void *batch[2] = {NULL, NULL};
@@ -56,7 +55,6 @@ static void allocates_and_frees(void **state)
 
 static void reads_what_the_pool_says(void **state)
 {
-    (void)state;
     fallow_pool *pool = new_pool();
     void *block = NULL;
     fallow_stats stats;
@@ -85,7 +83,6 @@ static void reads_what_the_pool_says(void **state)
 
 static void keeps_every_status(void **state)
 {
-    (void)state;
 #define X(name, value, text) assert_string_equal(fallow_status_name(value), "FALLOW_" #name);
     FALLOW_STATUS_LIST(X)
 #undef X

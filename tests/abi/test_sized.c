@@ -30,7 +30,6 @@ static struct fenced_page page;
 
 static int map_page(void **state)
 {
-    (void)state;
     page.page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char *start =
         mmap(NULL, 2 * page.page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -41,7 +40,6 @@ static int map_page(void **state)
 
 static int unmap_page(void **state)
 {
-    (void)state;
     return munmap(page.end - page.page_bytes, 2 * page.page_bytes);
 }
 
@@ -171,28 +169,24 @@ static void expect_read(size_t from, size_t our_size, init_function init, read_f
 
 static void a_config_of_any_age_is_read(void **state)
 {
-    (void)state;
     expect_read(offsetof(fallow_pool_config, context), sizeof(fallow_pool_config), init_config,
                 read_config);
 }
 
 static void a_request_of_any_age_is_read(void **state)
 {
-    (void)state;
     expect_read(offsetof(fallow_request, align_bytes), sizeof(fallow_request), init_request,
                 read_request);
 }
 
 static void a_record_config_of_any_age_is_read(void **state)
 {
-    (void)state;
     expect_read(offsetof(fallow_record_config, ring_bytes), sizeof(fallow_record_config),
                 init_record_config, read_record_config);
 }
 
 static void a_publish_config_of_any_age_is_read(void **state)
 {
-    (void)state;
     expect_read(sizeof(size_t), sizeof(fallow_publish_config), init_publish_config,
                 read_publish_config);
 }
@@ -211,7 +205,6 @@ static fallow_status read_sleep_request(fallow_pool *pool, void *object)
 
 static void a_sleep_request_of_any_age_is_read(void **state)
 {
-    (void)state;
     expect_read(sizeof(size_t), sizeof(fallow_sleep_request), init_sleep_request,
                 read_sleep_request);
 }
@@ -232,7 +225,6 @@ static fallow_status read_share(fallow_pool *pool, void *object)
 
 static void a_share_of_any_age_is_read(void **state)
 {
-    (void)state;
     expect_read(sizeof(size_t), sizeof(fallow_share), init_share, read_share);
 }
 
@@ -306,19 +298,16 @@ static void expect_fill(size_t our_size, init_function init, read_function fill)
 
 static void statistics_fill_a_struct_of_any_age(void **state)
 {
-    (void)state;
     expect_fill(sizeof(fallow_stats), init_stats, fill_stats);
 }
 
 static void block_info_fills_a_struct_of_any_age(void **state)
 {
-    (void)state;
     expect_fill(sizeof(fallow_block), init_block, fill_block);
 }
 
 static void the_report_fills_a_struct_of_any_age(void **state)
 {
-    (void)state;
     expect_fill(sizeof(fallow_oom_report), init_report, fill_report);
 }
 

@@ -10,7 +10,6 @@ static struct flw_address_table table;
 
 static int clear(void **state)
 {
-    (void)state;
     table = (struct flw_address_table){0};
     return 0;
 }
@@ -28,7 +27,6 @@ static uintptr_t find(uintptr_t real)
 
 static void what_was_added_is_found_and_nothing_else(void **state)
 {
-    (void)state;
     uint64_t random = flw_test_seed("preload.address_table");
     for (unsigned round = 0; round < 50; round++) {
         uintptr_t real[FLW_ADDRESS_MAX];
@@ -51,7 +49,6 @@ static void what_was_added_is_found_and_nothing_else(void **state)
 
 static void two_hooks_on_one_address_share_the_first_ones_wrapper(void **state)
 {
-    (void)state;
     add(100, 1000);
     add(100, 2000);
     assert_int_equal(find(100), 1000);
@@ -60,7 +57,6 @@ static void two_hooks_on_one_address_share_the_first_ones_wrapper(void **state)
 
 static void nothing_is_substituted_twice(void **state)
 {
-    (void)state;
     add(100, 1000);
     add(1000, 5000); /* a wrapper's address */
     add(300, 100);   /* a wrapper that is a real address */
@@ -73,7 +69,6 @@ static void nothing_is_substituted_twice(void **state)
 
 static void a_full_table_stays_as_it_is(void **state)
 {
-    (void)state;
     for (uintptr_t i = 0; i < FLW_ADDRESS_MAX; i++) {
         add(10 + 2 * i, 100000 + i);
     }
@@ -85,7 +80,6 @@ static void a_full_table_stays_as_it_is(void **state)
 
 static void a_broken_table_is_told(void **state)
 {
-    (void)state;
     add(10, 1000);
     add(20, 2000);
     table.at[0].real = 30;

@@ -39,7 +39,6 @@
 
 static void known_fill_kernels_are_read_and_others_are_not(void **state)
 {
-    (void)state;
     int32_t count = 1000;
     int64_t wide_count = 500;
     float zero = 0.0f, one = 1.0f;
@@ -166,7 +165,6 @@ static void fills_in_order(void)
 
 static void only_fills_of_untouched_memory_are_candidates(void **state)
 {
-    (void)state;
     in_a_child(fills_in_order, NULL);
     assert_int_equal(page->counts.blocks, 2);
     assert_int_equal(page->counts.fills, 8);
@@ -229,7 +227,6 @@ static void launches_in_order(void)
 
 static void launches_touch_what_their_arguments_point_into(void **state)
 {
-    (void)state;
     in_a_child(launches_in_order, NULL);
     assert_int_equal(page->counts.launches, 5);
     assert_int_equal(page->counts.unread_launches, 1);
@@ -262,7 +259,6 @@ static void captured_fills(void)
 
 static void a_fill_in_a_capture_is_no_candidate_and_touches(void **state)
 {
-    (void)state;
     in_a_child(captured_fills, NULL);
     assert_int_equal(page->counts.captured, 1);
     assert_int_equal(page->counts.candidates, 0);
@@ -293,7 +289,6 @@ static void two_sites(void)
 
 static void a_site_on_trial_is_the_same_in_the_next_run(void **state)
 {
-    (void)state;
     struct flw_audit_config config = {.poison = 0xff};
     uint64_t here = 0, there = 0;
     volatile int runs = 2; /* both from one place, since callers tell sites apart */
@@ -342,7 +337,6 @@ static void many_threads(void)
 
 static void threads_are_counted_whole(void **state)
 {
-    (void)state;
     in_a_child(many_threads, NULL);
     assert_int_equal(page->counts.fills, 4000);
     assert_int_equal(page->counts.candidates, 2000);
@@ -354,7 +348,6 @@ static void threads_are_counted_whole(void **state)
 
 static void lines_of_a_script_are_read_from_a_traceback(void **state)
 {
-    (void)state;
     char lines[64], room[24];
     char text[] = "Stack (most recent call first):\n"
                   "  File \"/home/a b/train.py\", line 31 in step\n"
@@ -393,7 +386,6 @@ static void sites_run_out(void)
 
 static void a_full_table_of_sites_is_said(void **state)
 {
-    (void)state;
     in_a_child(sites_run_out, NULL);
     assert_int_equal(page->site_count, FLW_AUDIT_SITES);
     assert_int_equal(page->counts.lost_sites, 10);
@@ -404,7 +396,6 @@ static void a_full_table_of_sites_is_said(void **state)
 
 static void what_a_killed_program_saw_is_there(void **state)
 {
-    (void)state;
     char prefix[128], path[160];
     struct flw_audit_config config = {.prefix = prefix};
     snprintf(prefix, sizeof prefix, "%s/killed", folder);
@@ -427,7 +418,6 @@ static void what_a_killed_program_saw_is_there(void **state)
 
 static void a_page_that_lies_is_refused(void **state)
 {
-    (void)state;
     struct flw_auditpage *lie = malloc(sizeof *lie);
     in_a_child(two_sites, NULL);
     assert_true(flw_auditpage_is_valid(page));
@@ -458,7 +448,6 @@ static void keep_complaint(const char *prefix, int error)
 
 static void a_page_that_cannot_be_made_is_said_once_and_the_audit_is_off(void **state)
 {
-    (void)state;
     struct flw_audit_config config = {.prefix = "/nonexistent/folder/page",
                                       .complain = keep_complaint};
     assert_false(flw_audit_is_on());
@@ -474,14 +463,12 @@ static void a_page_that_cannot_be_made_is_said_once_and_the_audit_is_off(void **
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) == NULL ? -1 : 0;
 }
 
 static int remove_folder(void **state)
 {
     char line[128];
-    (void)state;
     free(page);
     snprintf(line, sizeof line, "rm -rf '%s'", folder);
     return system(line);

@@ -51,7 +51,6 @@ static void find_site(const char *function, char site[13])
 
 static void sites_are_listed_with_their_callers_and_the_dearest_first(void **state)
 {
-    (void)state;
     expect_counts("two", 4, 4);
     assert_true(command_number("", "bytes") == 4 * 4096);
     flw_test_expect_in(out_text, "\"process_count\":1");
@@ -77,7 +76,6 @@ static void sites_are_listed_with_their_callers_and_the_dearest_first(void **sta
 
 static void what_was_touched_before_is_no_candidate(void **state)
 {
-    (void)state;
     expect_counts("touched", 0, 4);
     assert_int_equal(command_number("", "reused"), 3);
     assert_int_equal(command_number("", "nonzero"), 1);
@@ -89,7 +87,6 @@ static void what_was_touched_before_is_no_candidate(void **state)
 
 static void a_kernel_known_as_a_fill_is_one(void **state)
 {
-    (void)state;
     char site[13], line[128];
     expect_counts("kernel", 1, 1);
     assert_int_equal(command_number("", "bytes"), 4096);
@@ -103,7 +100,6 @@ static void a_kernel_known_as_a_fill_is_one(void **state)
 
 static void launches_that_cannot_be_read_touch_every_block(void **state)
 {
-    (void)state;
     expect_counts("unreadable", 1, 2); /* the block allocated later is a candidate again */
     assert_int_equal(command_number("", "unread_launches"), 1);
     assert_int_equal(command_number("", "reused"), 1);
@@ -115,7 +111,6 @@ static void launches_that_cannot_be_read_touch_every_block(void **state)
 
 static void graphs_are_counted_and_touch_every_block(void **state)
 {
-    (void)state;
     expect_counts("graph", 2, 4); /* before the graph's launch, and of what was allocated after
                                      it */
     assert_int_equal(command_number("", "captured"), 1);
@@ -124,7 +119,6 @@ static void graphs_are_counted_and_touch_every_block(void **state)
 
 static void when_a_context_ends_no_block_counts_as_untouched(void **state)
 {
-    (void)state;
     expect_counts("context", 1, 2); /* addresses may come again as memory that is not followed */
     assert_int_equal(command_number("", "reused"), 1);
     assert_int_equal(command_number("", "hidden_work"), 1);
@@ -132,7 +126,6 @@ static void when_a_context_ends_no_block_counts_as_untouched(void **state)
 
 static void threads_and_processes_are_put_together(void **state)
 {
-    (void)state;
     expect_counts("threads", 400, 800);
     assert_int_equal(command_number("", "reused"), 400);
     expect_counts("processes", 2, 2);
@@ -146,7 +139,6 @@ static void threads_and_processes_are_put_together(void **state)
 
 static void a_trial_shows_which_of_two_fills_was_needed(void **state)
 {
-    (void)state;
     char needed[13], unneeded[13], line[160];
     expect_counts("two", 4, 4);
     find_site("zero_for_the_sum", needed);
@@ -171,7 +163,6 @@ static void a_trial_shows_which_of_two_fills_was_needed(void **state)
 
 static void a_site_that_was_not_met_is_said_with_those_that_were(void **state)
 {
-    (void)state;
     char site[13];
     expect_counts("kernel", 1, 1);
     find_site("do_kernel", site);
@@ -186,7 +177,6 @@ static void a_site_that_was_not_met_is_said_with_those_that_were(void **state)
 
 static void lines_of_a_script_are_sites_of_their_own(void **state)
 {
-    (void)state;
     if (audit("python3 -c 'import ctypes'") != 0) {
         skip(); /* no python3 here */
     }
@@ -205,7 +195,6 @@ static void lines_of_a_script_are_sites_of_their_own(void **state)
 
 static void memory_of_the_pool_is_followed_as_the_drivers(void **state)
 {
-    (void)state;
     static const char *const modes[] = {"cache", "strict"};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         char line[160], needed[13];
@@ -228,7 +217,6 @@ static void memory_of_the_pool_is_followed_as_the_drivers(void **state)
 
 static void a_program_that_is_killed_leaves_what_was_seen(void **state)
 {
-    (void)state;
     assert_int_equal(audit("$A -- $C killed"), 128 + 9);
     flw_test_expect_in(out_text, "1 candidate site, 1 of 1 fills");
     flw_test_expect_in(out_text, "up to the end of the command: a signal ended it: 9");
@@ -236,7 +224,6 @@ static void a_program_that_is_killed_leaves_what_was_seen(void **state)
 
 static void hooks_that_were_not_reached_are_said(void **state)
 {
-    (void)state;
     assert_int_equal(audit("$A -- true"), 1);
     flw_test_expect_in(error_text, "the hooks were never reached");
     assert_string_equal(out_text, "");
@@ -245,7 +232,6 @@ static void hooks_that_were_not_reached_are_said(void **state)
 
 static void a_program_without_allocations_has_a_report(void **state)
 {
-    (void)state;
     assert_int_equal(audit("$A -- $C none"), 0);
     assert_string_equal(error_text, "");
     flw_test_expect_in(out_text, "0 candidate sites, 0 of 0 fills");
@@ -257,7 +243,6 @@ static void a_program_without_allocations_has_a_report(void **state)
 /* Beside another interposer, Fallow and its audit are off. */
 static void an_audit_that_was_off_has_no_report(void **state)
 {
-    (void)state;
     assert_int_equal(audit("LD_PRELOAD=$RIVAL $A -- $C two"), 1);
     flw_test_expect_in(error_text,
                        "too; preload one of the two; the program runs without Fallow\n");
@@ -268,7 +253,6 @@ static void an_audit_that_was_off_has_no_report(void **state)
 /* On a wide terminal every sentence is a single line. */
 static void sentences_are_not_broken_twice(void **state)
 {
-    (void)state;
     assert_int_equal(audit("COLUMNS=90 $A -- $C two | awk '/^A candidate/ { s = 1 } "
                            "s && !/^    / && ++n > 1 { exit } s' | wc -l"),
                      0);
@@ -278,14 +262,12 @@ static void sentences_are_not_broken_twice(void **state)
 /* With the message that every subcommand prints. */
 static void a_reader_that_has_gone_is_named(void **state)
 {
-    (void)state;
     (void)audit("mkfifo p; exec 3<>p 4>p 3>&-; rm p; $A -- $C two >&4");
     command_expect_one_line("fallow: standard output: its reader ended before all was written");
 }
 
 static void findings_that_cannot_be_kept_are_said_and_the_program_runs(void **state)
 {
-    (void)state;
     assert_int_equal(audit("FALLOW=audit:/nonexistent/x LD_PRELOAD=$AUDIT_LIBRARY $C two"), 0);
     flw_test_expect_in(out_text, "right\n");
     command_expect_one_line("cannot keep findings at '/nonexistent/x': No such file or directory");
@@ -293,7 +275,6 @@ static void findings_that_cannot_be_kept_are_said_and_the_program_runs(void **st
 
 static void nothing_is_left_behind(void **state)
 {
-    (void)state;
     assert_int_equal(audit("$A -o report -- $C two && grep -c zero_for report && ls"), 0);
     flw_test_expect_in(out_text, "right\n2\nerr\nout\nreport\n");
     assert_int_equal(audit("$A -o /nonexistent/report -- $C two; echo $?; rm report; ls"), 0);
@@ -303,7 +284,6 @@ static void nothing_is_left_behind(void **state)
 
 static void mistakes_are_named(void **state)
 {
-    (void)state;
     static const char *const lines[][2] = {
         {"$F audit", "no command is given"},
         {"$F audit --trial xyz -- true", "--trial 'xyz' is no site"},

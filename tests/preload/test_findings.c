@@ -50,7 +50,6 @@ static char *print(void (*how)(FILE *, struct flw_findings *))
 
 static void pages_of_one_site_are_added_and_the_dearest_comes_first(void **state)
 {
-    (void)state;
     make_page(7, "/bin/one", 0x10, 100);
     flw_findings_add(&findings, page);
     make_page(7, "/bin/one", 0x10, 50);
@@ -72,7 +71,6 @@ static void pages_of_one_site_are_added_and_the_dearest_comes_first(void **state
 
 static void functions_are_named_from_the_file(void **state)
 {
-    (void)state;
     Dl_info info;
     struct link_map *map = NULL;
     char own[512];
@@ -105,7 +103,6 @@ static void functions_are_named_from_the_file(void **state)
 /* A program's file with every kind of damage must not be believed beyond its end. */
 static void a_damaged_program_file_gives_no_names_and_no_fault(void **state)
 {
-    (void)state;
     uint64_t seed = flw_test_seed("findings symbols");
     char path[] = "/tmp/fallow_symbols_XXXXXX";
     int copy = mkstemp(path);
@@ -144,7 +141,6 @@ static void a_damaged_program_file_gives_no_names_and_no_fault(void **state)
 
 static void frames_of_the_runtime_are_not_where_a_fill_comes_from(void **state)
 {
-    (void)state;
     make_page(7, "/usr/lib/libcudart.so.13", 0x10, 100);
     page->sites[0].frame_count = 3;
     page->sites[0].frames[1] = page->sites[0].frames[0];
@@ -165,7 +161,6 @@ static void frames_of_the_runtime_are_not_where_a_fill_comes_from(void **state)
 
 static void bounds_and_unread_values_are_marked(void **state)
 {
-    (void)state;
     make_page(7, "/bin/own", 0x10, 2048);
     page->sites[0].unread_range_count = 1;
     page->sites[0].unread_value_count = 1;
@@ -181,7 +176,6 @@ static void bounds_and_unread_values_are_marked(void **state)
 
 static void what_is_no_page_is_counted_and_not_read(void **state)
 {
-    (void)state;
     char folder[] = "/tmp/fallow_findings_XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/page.1", folder);
@@ -200,14 +194,12 @@ static void what_is_no_page_is_counted_and_not_read(void **state)
 
 static int begin(void **state)
 {
-    (void)state;
     page = malloc(sizeof *page);
     return page == NULL ? -1 : 0;
 }
 
 static int end(void **state)
 {
-    (void)state;
     free(page);
     return 0;
 }

@@ -114,7 +114,6 @@ static void assert_not_reached(const char *reason)
 
 static void a_linked_program_is_reached(void **state)
 {
-    (void)state;
     run_both((const char *[]){LINKED, NULL}, DRIVER_FOLDER);
     assert_int_equal(plain.status, 0);
     assert_hooked("cuMemAlloc_v2");
@@ -125,28 +124,24 @@ static void a_linked_program_is_reached(void **state)
 
 static void a_program_that_opens_it_by_name_is_reached(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "name", NULL}, DRIVER_FOLDER);
     assert_reached();
 }
 
 static void a_program_that_opens_it_without_version_is_reached(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "unversioned", NULL}, DRIVER_FOLDER);
     assert_reached();
 }
 
 static void a_program_that_opens_it_by_path_is_reached(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "path", DRIVER_FOLDER "/libcuda.so", NULL}, "/nowhere");
     assert_reached();
 }
 
 static void a_program_that_looks_everywhere_is_reached(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "default", NULL}, DRIVER_FOLDER);
     assert_int_equal(plain.status, 0);
     assert_hooked("cuMemAlloc_v2");
@@ -155,7 +150,6 @@ static void a_program_that_looks_everywhere_is_reached(void **state)
 
 static void a_program_that_looks_through_itself_is_reached(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "main", NULL}, DRIVER_FOLDER);
     assert_int_equal(plain.status, 0);
     assert_hooked("cuMemAlloc_v2");
@@ -163,7 +157,6 @@ static void a_program_that_looks_through_itself_is_reached(void **state)
 
 static void a_plug_in_is_reached_and_finds_its_own_symbols(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "plugin", PLUGIN, "local", NULL}, DRIVER_FOLDER);
     assert_reached();
     assert_non_null(strstr(plain.out, "my own symbol 1\nthe next one 0\n"));
@@ -171,14 +164,12 @@ static void a_plug_in_is_reached_and_finds_its_own_symbols(void **state)
 
 static void a_plug_in_that_looks_in_its_constructor_is_reached(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "plugin", EARLY_PLUGIN, "local", NULL}, DRIVER_FOLDER);
     assert_reached();
 }
 
 static void a_deep_bound_plug_in_goes_past_us_and_is_reported(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "plugin", PLUGIN, "deepbind", NULL}, DRIVER_FOLDER);
     assert_int_equal(plain.status, 0);
     assert_not_reached("RTLD_DEEPBIND");
@@ -186,7 +177,6 @@ static void a_deep_bound_plug_in_goes_past_us_and_is_reported(void **state)
 
 static void a_namespace_of_its_own_goes_past_us_and_is_reported(void **state)
 {
-    (void)state;
     const char *const argv[] = {CLIENT, "plugin", PLUGIN, "namespace", NULL};
     run_both(argv, DRIVER_FOLDER);
     assert_int_equal(plain.status, 0);
@@ -198,7 +188,6 @@ static void a_namespace_of_its_own_goes_past_us_and_is_reported(void **state)
 
 static void python_is_reached(void **state)
 {
-    (void)state;
     if (access(PYTHON, X_OK) != 0) {
         skip();
     }
@@ -210,7 +199,6 @@ static void python_is_reached(void **state)
 
 static void a_look_alike_of_the_runtime_is_reached(void **state)
 {
-    (void)state;
     run_both((const char *[]){RUNTIME_LIKE, NULL}, DRIVER_FOLDER);
     assert_reached();
     assert_non_null(strstr(plain.out, "440 requests"));
@@ -222,7 +210,6 @@ static void a_look_alike_of_the_runtime_is_reached(void **state)
 
 static void a_driver_that_looks_itself_up_gets_its_own(void **state)
 {
-    (void)state;
     run_both((const char *[]){REENTER, NULL}, REENTRANT_FOLDER);
     assert_int_equal(plain.status, 0);
     assert_hooked("cuMemAlloc_v2");
@@ -231,7 +218,6 @@ static void a_driver_that_looks_itself_up_gets_its_own(void **state)
 
 static void two_names_of_one_function_share_a_wrapper(void **state)
 {
-    (void)state;
     run_both((const char *[]){REENTER, NULL}, REENTRANT_FOLDER);
     assert_int_equal(plain.status, 0);
     assert_hooked("cuCtxDestroy");
@@ -241,7 +227,6 @@ static void two_names_of_one_function_share_a_wrapper(void **state)
 
 static void a_driver_with_two_addresses_for_one_is_hooked_at_both(void **state)
 {
-    (void)state;
     run_both((const char *[]){REENTER, NULL}, APART_FOLDER);
     assert_int_equal(plain.status, 0);
     assert_hooked("cuMemAlloc_v2");
@@ -250,7 +235,6 @@ static void a_driver_with_two_addresses_for_one_is_hooked_at_both(void **state)
 
 static void a_driver_that_lacks_what_we_need_is_left_alone(void **state)
 {
-    (void)state;
     const char *const argv[] = {REENTER, NULL};
     run(&plain, argv, SCANT_FOLDER, NULL, NULL);
     run(&hooked, argv, SCANT_FOLDER, PRELOAD, NULL);
@@ -262,7 +246,6 @@ static void a_driver_that_lacks_what_we_need_is_left_alone(void **state)
 
 static void threads_that_look_up_at_once_get_the_same(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 10; i++) {
         run_both((const char *[]){CLIENT, "threads", NULL}, DRIVER_FOLDER);
         assert_int_equal(plain.status, 0);
@@ -272,7 +255,6 @@ static void threads_that_look_up_at_once_get_the_same(void **state)
 
 static void errors_of_the_loader_stay_the_programs(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "error", NULL}, DRIVER_FOLDER);
     assert_non_null(strstr(plain.out, "after a success: no error\n"));
     assert_non_null(strstr(plain.out, "nobody_has_this"));
@@ -280,14 +262,12 @@ static void errors_of_the_loader_stay_the_programs(void **state)
 
 static void the_next_symbol_is_the_callers(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "next", NULL}, DRIVER_FOLDER);
     assert_non_null(strstr(plain.out, "puts is the library's: 1\n"));
 }
 
 static void without_a_driver_none_is_found(void **state)
 {
-    (void)state;
     const char *const argv[] = {CLIENT, "name", NULL};
     run_both(argv, "/nowhere");
     assert_int_equal(plain.status, 4);
@@ -298,7 +278,6 @@ static void without_a_driver_none_is_found(void **state)
 
 static void launches_are_the_drivers_own_but_under_an_audit(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "vain", NULL}, DRIVER_FOLDER);
     assert_non_null(strstr(hooked.out, "from cuLaunchKernel " DRIVERS));
     run(&hooked, (const char *[]){CLIENT, "vain", NULL}, DRIVER_FOLDER, PRELOAD,
@@ -308,7 +287,6 @@ static void launches_are_the_drivers_own_but_under_an_audit(void **state)
 
 static void a_name_that_the_driver_lacks_is_not_found(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "vain", NULL}, DRIVER_FOLDER);
     assert_non_null(strstr(hooked.out, "known 1\nan error 0\nunknown 0\nan error 1\n"));
     assert_null(strstr(hooked.out, "unknown 1"));
@@ -316,7 +294,6 @@ static void a_name_that_the_driver_lacks_is_not_found(void **state)
 
 static void a_program_without_cuda_loads_none(void **state)
 {
-    (void)state;
     const char *const argv[] = {CLIENT, "none", NULL};
     run_both(argv, DRIVER_FOLDER);
     assert_string_equal(hooked.out, "libcuda is loaded: 0\n");
@@ -325,7 +302,6 @@ static void a_program_without_cuda_loads_none(void **state)
 
 static void a_fork_before_and_after_use_is_as_without_us(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "fork", "before", NULL}, DRIVER_FOLDER);
     assert_int_equal(child_count(plain.out, "alloc 0"), 2);
     run_both((const char *[]){CLIENT, "fork", "after", NULL}, DRIVER_FOLDER);
@@ -334,7 +310,6 @@ static void a_fork_before_and_after_use_is_as_without_us(void **state)
 
 static void a_child_without_the_environment_is_plain(void **state)
 {
-    (void)state;
     run_both((const char *[]){CLIENT, "stripped", FLW_EMULATOR CLIENT, "name", NULL},
              DRIVER_FOLDER);
     assert_int_equal(plain.status, 0);
@@ -345,7 +320,6 @@ static void a_child_without_the_environment_is_plain(void **state)
 /* The loader itself leaves us out. Needs root, and a file system that heeds the bit. */
 static void a_setuid_program_is_plain(void **state)
 {
-    (void)state;
     static const char copy[] = "preload_setuid_client";
     if (geteuid() != 0 ||
         system("cp '" CLIENT "' preload_setuid_client && chown 65534 preload_setuid_client && "
@@ -366,7 +340,6 @@ static void a_setuid_program_is_plain(void **state)
 
 static void a_wrong_setting_is_said_once_and_leaves_the_program_alone(void **state)
 {
-    (void)state;
     static const struct {
         const char *setting, *line;
     } wrong[] = {{"colour:blue", "FALLOW has no key 'colour'"},
@@ -386,7 +359,6 @@ static void a_wrong_setting_is_said_once_and_leaves_the_program_alone(void **sta
 
 static void off_is_off(void **state)
 {
-    (void)state;
     static const char *const settings[] = {"mode:off", "skip:preload_client", "only:another"};
     for (unsigned i = 0; i < sizeof settings / sizeof *settings; i++) {
         const char *const argv[] = {CLIENT, "name", NULL};
@@ -400,7 +372,6 @@ static void off_is_off(void **state)
 /* The driver refuses everything here, so trace and audit have nothing to say of it either. */
 static void a_wrapper_that_has_nothing_to_do_calls_the_real_one_and_nothing_else(void **state)
 {
-    (void)state;
     static const char *const modes[] = {"mode:off", "mode:trace", "mode:audit"};
     for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
         const char *const argv[] = {ECHO_CLIENT, NULL};
@@ -434,7 +405,6 @@ static void assert_gives_way(const char *const *argv, const char *rival, const c
 
 static void we_give_way_to_another_that_exports(void **state)
 {
-    (void)state;
     assert_gives_way((const char *[]){LINKED, NULL}, RIVAL_EXPORTS, "interposes cuMemAlloc_v2 too");
     assert_non_null(strstr(plain.out, "rival was asked: 1"));
     assert_gives_way((const char *[]){CLIENT, "name", NULL}, RIVAL_EXPORTS,
@@ -443,7 +413,6 @@ static void we_give_way_to_another_that_exports(void **state)
 
 static void we_give_way_to_another_that_answers_dlsym(void **state)
 {
-    (void)state;
     assert_gives_way((const char *[]){CLIENT, "name", NULL}, RIVAL_ANSWERS,
                      "another preload's dlsym"); /* it asks nobody behind it */
     assert_non_null(strstr(plain.out, "rival was asked: 1"));
@@ -452,7 +421,6 @@ static void we_give_way_to_another_that_answers_dlsym(void **state)
 
 static void we_work_beside_another_that_only_watches(void **state)
 {
-    (void)state;
     static const char *const orders[] = {RIVAL_WATCHES " " PRELOAD, PRELOAD " " RIVAL_WATCHES};
     for (unsigned i = 0; i < 2; i++) {
         const char *const argv[] = {CLIENT, "name", NULL};
@@ -489,7 +457,6 @@ static void assert_runtime_is_reached(const char *const *argv, const char *folde
 
 static void a_program_of_nvcc_with_the_static_runtime_is_reached(void **state)
 {
-    (void)state;
     if (access(RUNTIME_STATIC, X_OK) != 0) {
         skip();
     }
@@ -499,7 +466,6 @@ static void a_program_of_nvcc_with_the_static_runtime_is_reached(void **state)
 
 static void a_program_of_nvcc_with_the_shared_runtime_is_reached(void **state)
 {
-    (void)state;
     if (access(RUNTIME_SHARED, X_OK) != 0) {
         skip();
     }
@@ -510,7 +476,6 @@ static void a_program_of_nvcc_with_the_shared_runtime_is_reached(void **state)
 /* Libraries that carry a runtime of their own, linked statically and hidden. */
 static void the_runtimes_inside_libraries_are_reached(void **state)
 {
-    (void)state;
     static const char *const inner[][2] = {{TOOLKIT "/libcublas.so", "cublasCreate_v2"},
                                            {TOOLKIT "/libcudnn.so", "cudnnCreate"}};
     unsigned tried = 0;
@@ -530,7 +495,6 @@ static void the_runtimes_inside_libraries_are_reached(void **state)
 
 static void a_preloaded_malloc_changes_nothing(void **state)
 {
-    (void)state;
     static const char *const orders[] = {PRELOADED_MALLOC " " PRELOAD,
                                          PRELOAD " " PRELOADED_MALLOC};
     if (access(PRELOADED_MALLOC, R_OK) != 0) {

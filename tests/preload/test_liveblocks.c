@@ -45,7 +45,6 @@ static void model_add(struct model *model, uint64_t begin, uint64_t end)
 
 static void blocks_are_found_by_any_address_inside_as_in_a_plain_list(void **state)
 {
-    (void)state;
     uint64_t seed = flw_test_seed("audit blocks");
     struct flw_liveblocks blocks;
     struct model model[MODEL_BLOCKS] = {0};
@@ -94,7 +93,6 @@ static void blocks_are_found_by_any_address_inside_as_in_a_plain_list(void **sta
 
 static void filled_stretches_join_and_too_many_count_as_a_touch(void **state)
 {
-    (void)state;
     struct flw_liveblocks blocks;
     assert_true(flw_liveblocks_init(&blocks));
     assert_true(flw_liveblocks_add(&blocks, BASE, 1000));

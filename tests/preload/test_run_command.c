@@ -39,7 +39,6 @@ static void expect_line(unsigned flags, const char *line, int code, const char *
 
 static void exit_codes_and_signals_are_the_commands(void **state)
 {
-    (void)state;
     assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R -- sh -c 'echo out; exit 7'"), 7);
     expect_out("out\n");
     assert_string_equal(error_text, "");
@@ -55,7 +54,6 @@ static void exit_codes_and_signals_are_the_commands(void **state)
 static void signals_go_to_the_command(void **state)
 {
     static const char *const names[] = {"TERM", "USR1", "HUP"};
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char line[600];
         snprintf(
@@ -69,7 +67,6 @@ static void signals_go_to_the_command(void **state)
 
 static void exec_becomes_the_command(void **state)
 {
-    (void)state;
     assert_int_equal(
         run(0, "sh -c 'echo $$; exec '\"$R\"' --exec -- sh -c \"echo \\$\\$; exit 4\"'"), 4);
     char *second = strchr(out_text, '\n') + 1;
@@ -81,7 +78,6 @@ static void exec_becomes_the_command(void **state)
 /* A child that shortens the run's page cannot kill the command that reads it. */
 static void a_child_cannot_cut_the_page_of_its_parent(void **state)
 {
-    (void)state;
     assert_int_equal(run(FLW_RUNPAGE_REACHED, "CUT_PAGE=1 $R -- sh -c 'exit 3'"), 3);
     assert_string_equal(error_text, "");
 }
@@ -92,7 +88,6 @@ static void a_child_cannot_cut_the_page_of_its_parent(void **state)
 
 static void options_become_settings(void **state)
 {
-    (void)state;
     assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R --mode strict --limit 2G --poison 90 --stats - "
                                               "--set top:1 -- " SHOW),
                      0);
@@ -113,7 +108,6 @@ static void options_become_settings(void **state)
 
 static void other_preloads_stay_behind_and_sanitizers_in_front(void **state)
 {
-    (void)state;
     assert_int_equal(
         run(FLW_RUNPAGE_REACHED,
             "cp $L libone.so; cp $L libtsan.so.99; cp $L two.so; P=$PWD; "
@@ -127,7 +121,6 @@ static void other_preloads_stay_behind_and_sanitizers_in_front(void **state)
 
 static void mistakes_are_named(void **state)
 {
-    (void)state;
     command_expect_error("$F run", 2, "run: no command is given");
     command_expect_error("$F record -o x --", 2, "record: no command is given");
     command_expect_error("$F run --mode fast -- true", 2,
@@ -175,7 +168,6 @@ static void mistakes_are_named(void **state)
 
 static void a_wrong_option_starts_nothing(void **state)
 {
-    (void)state;
     assert_int_equal(
         run(0, "$R --bogus -- sh -c ': >started'; code=$?; [ ! -e started ] && exit $code"), 2);
 }
@@ -185,7 +177,6 @@ static void a_wrong_option_starts_nothing(void **state)
 static void it_says_why_no_hook_was_reached(void **state)
 {
     unsigned loaded = FLW_RUNPAGE_LOADED;
-    (void)state;
     expect_line(loaded, "$R -- true", 0, "no CUDA was used, libcuda.so.1 was not loaded");
     expect_line(loaded | FLW_RUNPAGE_PASSED, "$R -- true", 0, "true (");
     flw_test_expect_in(error_text, "loaded the driver past them: by RTLD_DEEPBIND");
@@ -206,7 +197,6 @@ static void it_says_why_no_hook_was_reached(void **state)
 static void a_setuid_program_is_told(void **state)
 {
     struct statvfs facts;
-    (void)state;
     if (getuid() != 0 || statvfs(folder, &facts) != 0 || (facts.f_flag & ST_NOSUID) != 0) {
         skip(); /* nobody else may make one */
     }
@@ -216,7 +206,6 @@ static void a_setuid_program_is_told(void **state)
 
 static void a_script_is_looked_through_to_its_interpreter(void **state)
 {
-    (void)state;
     expect_line(0,
                 "cp $STATIC_EXIT ./quit; printf '#!%s/quit\\n' \"$PWD\" >script; chmod +x script; "
                 "$R -- ./script",
@@ -225,7 +214,6 @@ static void a_script_is_looked_through_to_its_interpreter(void **state)
 
 static void more_processes_than_places_are_no_harm(void **state)
 {
-    (void)state;
     char line[160];
     snprintf(line, sizeof line,
              "$R -- sh -c 'i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done'",
@@ -236,7 +224,6 @@ static void more_processes_than_places_are_no_harm(void **state)
 
 static void a_record_that_did_not_come_is_missed(void **state)
 {
-    (void)state;
     expect_line(FLW_RUNPAGE_REACHED, "$O -o none.ftrace -- true", 0, "there is no none.ftrace");
     expect_line(FLW_RUNPAGE_REACHED, "$O -o some.ftrace -- sh -c 'printf abc >some.ftrace'", 0,
                 "some.ftrace, 3 bytes; see fallow report some.ftrace");
@@ -244,7 +231,6 @@ static void a_record_that_did_not_come_is_missed(void **state)
 
 static void a_record_of_before_is_not_this_runs(void **state)
 {
-    (void)state;
     expect_line(FLW_RUNPAGE_REACHED, "printf abc >old.ftrace; $O -o old.ftrace -- true", 0,
                 "nothing new was put on record in old.ftrace");
     expect_line(FLW_RUNPAGE_REACHED, "$O -o empty.ftrace -- sh -c ': >empty.ftrace'", 0,
@@ -255,7 +241,6 @@ static void a_record_of_before_is_not_this_runs(void **state)
 
 static void a_place_that_takes_no_record_is_told_first(void **state)
 {
-    (void)state;
     command_expect_error("mkdir -p place; $F record -o place -- sh -c 'echo ran'", 2,
                          "record: 'place' is a folder; name a file in it");
     command_expect_error("$F record -o place/none/x.ftrace -- sh -c 'echo ran'", 2,
@@ -270,7 +255,6 @@ static void a_place_that_takes_no_record_is_told_first(void **state)
 
 static void equal_runs_are_equal(void **state)
 {
-    (void)state;
     assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R --compare -- sh -c 'echo one; echo two; exit 3'"),
                      0);
     expect_out("no difference between 0x00 and 0xff: exit status 3, 8 bytes of output\n");
@@ -281,7 +265,6 @@ static void equal_runs_are_equal(void **state)
 
 static void the_first_difference_is_shown(void **state)
 {
-    (void)state;
     assert_int_equal(run(FLW_RUNPAGE_REACHED,
                          "$R --compare -- sh -c 'echo same; case $FALLOW in *0x00*) echo apple;; "
                          "*) echo apply; exit 2;; esac'"),
@@ -303,7 +286,6 @@ static void the_first_difference_is_shown(void **state)
 
 static void what_was_not_poisoned_shows_nothing(void **state)
 {
-    (void)state;
     assert_int_equal(run(FLW_RUNPAGE_LOADED, "$R --compare -- true"), 1);
     flw_test_expect_in(error_text, "no CUDA was used");
     assert_int_equal(
@@ -314,7 +296,6 @@ static void what_was_not_poisoned_shows_nothing(void **state)
 
 static void help_is_help(void **state)
 {
-    (void)state;
     assert_int_equal(run(0, "$F run --help"), 0);
     flw_test_expect_in(out_text, "usage: fallow run [OPTIONS] -- COMMAND");
     assert_int_equal(run(0, "$F record -h"), 0);
@@ -323,7 +304,6 @@ static void help_is_help(void **state)
 
 static void a_program_with_address_sanitizer_is_told_the_option(void **state)
 {
-    (void)state;
     if (run(0,
             "echo 'int main(void) { return 0; }' >a.c; cc -fsanitize=address a.c -o asan && ./asan") !=
         0) {

@@ -19,7 +19,6 @@ static bool parse(const char *text)
 
 static void nothing_means_the_cache(void **state)
 {
-    (void)state;
     static const char *const nothing[] = {NULL, "", ",", ",,"};
     for (unsigned i = 0; i < sizeof nothing / sizeof *nothing; i++) {
         assert_true(parse(nothing[i]));
@@ -36,7 +35,6 @@ static void nothing_means_the_cache(void **state)
 
 static void every_key_is_read(void **state)
 {
-    (void)state;
     assert_true(
         parse("mode:strict,trace:/tmp/a b.ftrace,stats:-,poison:0xa5,limit:8G,reserve:0,"
               "large:65536,page_source:segments,ipc:1,top:1,trial:053ace00d030,only:train.py"));
@@ -54,7 +52,6 @@ static void every_key_is_read(void **state)
 
 static void a_trial_may_name_its_byte(void **state)
 {
-    (void)state;
     assert_true(parse("trial:053ace00d030=0x5a"));
     assert_int_equal(settings.trial_id, 0x053ace00d030);
     assert_int_equal(settings.trial_byte, 0x5a);
@@ -65,7 +62,6 @@ static void a_trial_may_name_its_byte(void **state)
 
 static void a_trace_alone_means_the_trace_mode(void **state)
 {
-    (void)state;
     assert_true(parse("trace:x"));
     assert_int_equal(settings.mode, FLW_MODE_TRACE);
     assert_true(parse("trace:x,mode:cache"));
@@ -76,7 +72,6 @@ static void a_trace_alone_means_the_trace_mode(void **state)
 
 static void a_backslash_takes_the_next_character(void **state)
 {
-    (void)state;
     assert_true(parse("stats:/a\\,b\\\\c:d,top:1"));
     assert_string_equal(settings.stats_file, "/a,b\\c:d");
     assert_true(settings.is_top);
@@ -84,7 +79,6 @@ static void a_backslash_takes_the_next_character(void **state)
 
 static void programs_are_chosen_by_name(void **state)
 {
-    (void)state;
     assert_true(parse("only:serve.py,only:train.py"));
     assert_int_equal(settings.mode, FLW_MODE_CACHE);
     assert_true(parse("only:serve.py"));
@@ -97,7 +91,6 @@ static void programs_are_chosen_by_name(void **state)
 
 static void wrong_text_switches_off_and_says_why(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *expected;
     } wrong[] = {
@@ -139,7 +132,6 @@ static void wrong_text_switches_off_and_says_why(void **state)
 
 static void text_without_end_is_refused(void **state)
 {
-    (void)state;
     static char text[100000];
     memset(text, 'x', sizeof text - 1);
     assert_false(parse(text));

@@ -19,7 +19,6 @@ static int run(const char *line)
 
 static void a_line_says_what_mode_trace_saw(void **state)
 {
-    (void)state;
     assert_int_equal(run("$R --mode trace --stats - -- $L misuse"), 0);
     flw_test_expect_in(error_text,
                        "mode trace: 1 allocation, 1.0 MiB in all, 1 free, 2 refused frees\n");
@@ -30,7 +29,6 @@ static void a_line_says_what_mode_trace_saw(void **state)
 
 static void json_says_the_same(void **state)
 {
-    (void)state;
     assert_int_equal(
         run("$R --mode trace --stats s.json --trace t.ftrace -- $L many 1000 && cat s.json"), 0);
     assert_string_equal(error_text, "");
@@ -52,7 +50,6 @@ static void json_says_the_same(void **state)
 
 static void pools_say_what_they_allocated(void **state)
 {
-    (void)state;
     assert_int_equal(run("$R --stats s.json -- $L many 1000 && cat s.json"), 0);
     assert_string_equal(error_text, "");
     assert_int_equal(command_number("\"all\"", "allocs"), 1000);
@@ -76,7 +73,6 @@ static void pools_say_what_they_allocated(void **state)
 
 static void pools_whose_context_has_ended_are_counted(void **state)
 {
-    (void)state;
     assert_int_equal(run("$R --stats s.json -- $L reset 10 && cat s.json"), 0);
     assert_int_equal(command_number("", "pool_count"), 2);
     assert_int_equal(command_number("", "contexts_ended"), 1);
@@ -92,7 +88,6 @@ static void pools_whose_context_has_ended_are_counted(void **state)
 
 static void a_program_name_may_be_anything(void **state)
 {
-    (void)state;
     assert_int_equal(
         run("ln -s $L 'a\"b\\c\n\xff'; $R --mode trace --stats n.json -- './a\"b\\c\n\xff' many 10 && "
             "cat n.json"),
@@ -102,7 +97,6 @@ static void a_program_name_may_be_anything(void **state)
 
 static void each_process_that_used_the_driver_says_it(void **state)
 {
-    (void)state;
     assert_int_equal(
         run("mkdir m; $R --mode trace --stats m/s.json -- sh -c '$L many 5; $L many 6'; ls m | wc -l; "
             "cat m/s.json"),
@@ -119,7 +113,6 @@ static void each_process_that_used_the_driver_says_it(void **state)
 /* One driver allocation serves all blocks although none is a hit, and unserved memory is listed. */
 static void what_reached_the_driver_is_counted(void **state)
 {
-    (void)state;
     assert_int_equal(run("$R --stats - -- $L create 70"), 0);
     flw_test_expect_in(error_text,
                        ": 1 allocation (from 1 driver allocation, 0.0 % thread cache hits)");
@@ -134,7 +127,6 @@ static void what_reached_the_driver_is_counted(void **state)
 /* A program linked with the driver that makes no hooked call has not bypassed the hooks. */
 static void a_program_that_calls_nothing_hooked_is_named_so(void **state)
 {
-    (void)state;
     assert_int_equal(run("$R --stats - -- $L"), 2);
     flw_test_expect_in(error_text,
                        "never reached: the driver was loaded, but nothing of it was called");
@@ -152,7 +144,6 @@ static size_t count_of(const char *what)
 /* Workers end by _exit or are killed; their parent does not use CUDA. */
 static void each_process_is_counted_however_it_ends(void **state)
 {
-    (void)state;
     assert_int_equal(run("$R --stats - -- $L workers 1000"), 0);
     assert_int_equal(count_of("mode cache: 1000 allocations ("), 2);
     assert_int_equal(count_of("; ended by _exit\n"), 2);
@@ -175,7 +166,6 @@ static void each_process_is_counted_however_it_ends(void **state)
 
 static void what_cannot_be_written_is_one_line(void **state)
 {
-    (void)state;
     assert_int_equal(run("$R --mode trace --stats no/such.json -- $L many 5"), 0);
     flw_test_expect_in(error_text, "cannot write statistics to ");
     flw_test_expect_in(error_text, "no/such.json: No such file or directory\n");
@@ -191,7 +181,6 @@ static void what_cannot_be_written_is_one_line(void **state)
 
 static void a_run_that_is_off_has_one_line(void **state)
 {
-    (void)state;
     assert_int_equal(
         run("LD_PRELOAD=$RIVAL $R --stats s2.json -- $L many 10 >/dev/null; ls s2.json"), 2);
     flw_test_expect_in(error_text, "interposes cuMemAlloc_v2 too; preload one of the two");

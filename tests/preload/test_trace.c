@@ -35,7 +35,6 @@ static const struct flw_trace_block *find_block(const struct flw_trace *trace, u
 
 static void every_kind_of_memory_is_on_record(void **state)
 {
-    (void)state;
     assert_int_equal(
         run("$L kinds >plain && $O -o k.ftrace -- $L kinds >recorded && cmp plain recorded && "
             "cat recorded"),
@@ -64,7 +63,6 @@ static void every_kind_of_memory_is_on_record(void **state)
 
 static void the_other_subcommands_open_it(void **state)
 {
-    (void)state;
     assert_int_equal(run("$O -o m.ftrace -- $L many 5000 && $F trace verify m.ftrace && "
                          "$F replay m.ftrace --policy fallow,recorded && $F report m.ftrace"),
                      0);
@@ -77,7 +75,6 @@ static void the_other_subcommands_open_it(void **state)
 
 static void refusals_stay_the_drivers(void **state)
 {
-    (void)state;
     assert_int_equal(run("$O -o r.ftrace -- $L misuse"), 0);
     struct flw_trace *trace = flw_recording_read(folder, "r.ftrace");
     assert_int_equal(flw_recording_count(trace, FLW_TRACE_ALLOC), 1);
@@ -88,7 +85,6 @@ static void refusals_stay_the_drivers(void **state)
 
 static void each_device_has_its_file(void **state)
 {
-    (void)state;
     assert_int_equal(run("$O -o d.ftrace -- $L two"), 0);
     struct flw_trace *one = flw_recording_read(folder, "d.ftrace"),
                      *other = flw_recording_read(folder, "d.dev0.ftrace");
@@ -102,7 +98,6 @@ static void each_device_has_its_file(void **state)
 
 static void a_killed_program_leaves_all_but_the_last_chunk(void **state)
 {
-    (void)state;
     assert_int_equal(run("export ALLOC_CLIENT_FILE=die.ftrace; $O -o die.ftrace -- $L die 20000"),
                      128 + 9);
     struct flw_trace *trace = flw_recording_read(folder, "die.ftrace");
@@ -117,7 +112,6 @@ static void a_killed_program_leaves_all_but_the_last_chunk(void **state)
 
 static void a_forked_child_leaves_the_file_whole(void **state)
 {
-    (void)state;
     assert_int_equal(run("$O -o f.ftrace -- $L fork && ls f.*"), 0);
     assert_string_equal(out_text, "f.ftrace\n");
     struct flw_trace *trace = flw_recording_read(folder, "f.ftrace");
@@ -127,7 +121,6 @@ static void a_forked_child_leaves_the_file_whole(void **state)
 
 static void each_process_has_its_file(void **state)
 {
-    (void)state;
     assert_int_equal(run("$O -o p.ftrace -- sh -c '$L many 100; $L many 200; exit 0' L=$L"), 0);
     assert_int_equal(run("export L; mkdir p; $O -o p/p.ftrace -- sh -c '$L many 100; $L many 200'; "
                          "ls p | wc -l; mv p/p.[0-9]*.ftrace second.ftrace"),
@@ -147,7 +140,6 @@ static void each_process_has_its_file(void **state)
 
 static void a_file_that_cannot_be_written_is_one_line(void **state)
 {
-    (void)state;
     assert_int_not_equal(run("$O -o no/such/x.ftrace -- $L many 1000"), 0);
     flw_test_expect_in(
         error_text, "no record can be written to 'no/such/x.ftrace': No such file or directory\n");
@@ -158,7 +150,6 @@ static void a_file_that_cannot_be_written_is_one_line(void **state)
 
 static void mode_off_and_trace_without_a_file_change_nothing(void **state)
 {
-    (void)state;
     assert_int_equal(run("$R --mode off --trace off.ftrace -- $L kinds >/dev/null"), 0);
     assert_string_equal(error_text, "");
     assert_int_equal(run("[ ! -e off.ftrace ] && $R --mode trace -- $L kinds >/dev/null"), 0);
@@ -168,7 +159,6 @@ static void mode_off_and_trace_without_a_file_change_nothing(void **state)
 static void pools_are_recorded_in_mode_cache(void **state)
 {
     static const char *const modes[] = {"cache", "strict"};
-    (void)state;
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         char line[300];
         snprintf(line, sizeof line,
@@ -201,7 +191,6 @@ static void pools_are_recorded_in_mode_cache(void **state)
 
 static void poison_is_what_was_never_written(void **state)
 {
-    (void)state;
     assert_int_equal(run("$R --mode trace --poison 0xa5 -- $L unwritten"), 0);
     flw_test_expect_in(out_text, "read a5 a5\n");
     assert_int_equal(run("$R --mode trace --compare -- $L unwritten"), 1);

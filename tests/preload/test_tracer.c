@@ -102,7 +102,6 @@ static int record_two_threads(void)
 
 static void two_threads_kinds_and_streams_are_on_record(void **state)
 {
-    (void)state;
     assert_int_equal(in_process(record_two_threads), 0);
     struct flw_trace *trace = flw_recording_read(folder, "two.ftrace");
     assert_int_equal(flw_recording_count(trace, FLW_TRACE_ALLOC), 1003);
@@ -139,7 +138,6 @@ static int record_places(void)
 
 static void each_device_and_host_memory_have_files_of_their_own(void **state)
 {
-    (void)state;
     assert_int_equal(in_process(record_places), 0);
     struct flw_trace *first = flw_recording_read(folder, "many.ftrace"),
                      *second = flw_recording_read(folder, "many.dev5.ftrace"),
@@ -202,7 +200,6 @@ static int name_files(void)
 
 static void names_tell_processes_devices_and_numbers_apart(void **state)
 {
-    (void)state;
     assert_int_equal(in_process(name_files), 0);
 }
 
@@ -219,7 +216,6 @@ static int name_second(void)
 
 static void the_second_process_of_a_run_puts_its_number_into_the_name(void **state)
 {
-    (void)state;
     assert_int_equal(in_process(name_second), 0);
 }
 
@@ -254,7 +250,6 @@ static int record_beside(void)
 
 static void a_forked_child_leaves_the_file_alone_and_has_its_own(void **state)
 {
-    (void)state;
 #if defined(FLW_TSAN)
     skip(); /* ThreadSanitizer has no threads after a fork beside threads */
 #endif
@@ -299,7 +294,6 @@ static int record_and_die(void)
 
 static void a_killed_process_loses_what_was_not_flushed_and_no_more(void **state)
 {
-    (void)state;
     assert_int_equal(in_process(record_and_die), -SIGKILL);
     struct flw_trace *trace = flw_recording_read(folder, "killed.ftrace");
     size_t count = flw_recording_count(trace, FLW_TRACE_ALLOC);
@@ -351,7 +345,6 @@ static int record_turning(void)
 
 static void threads_may_turn_while_files_fail_and_end(void **state)
 {
-    (void)state;
     assert_int_equal(in_process(record_turning), 0);
     struct flw_trace *first = flw_recording_read(folder, "turn.ftrace"),
                      *third = flw_recording_read(folder, "turn.dev2.ftrace");
@@ -416,7 +409,6 @@ static int record_to_limited_file(void)
 
 static void a_full_disk_ends_the_recording_with_one_line(void **state)
 {
-    (void)state;
     assert_int_equal(in_process(record_to_full_disk), 0);
     assert_int_equal(in_process(record_to_limited_file), 0);
     struct flw_trace *trace =
@@ -427,20 +419,17 @@ static void a_full_disk_ends_the_recording_with_one_line(void **state)
 
 static void a_folder_that_is_not_there_ends_it_with_one_line(void **state)
 {
-    (void)state;
     assert_int_equal(in_process(record_to_nowhere), 0);
     assert_false(exists("no"));
 }
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) == NULL ? -1 : 0;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     return rmdir(folder); /* nothing else was left there */
 }
 

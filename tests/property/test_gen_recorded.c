@@ -76,7 +76,6 @@ static void find_second_step(void)
 
 static void a_generated_step_takes_the_sizes_that_were_recorded(void **state)
 {
-    (void)state;
     struct operation *real = calloc(recorded->event_count, sizeof(*real));
     struct operation *made = calloc(generated->event_count, sizeof(*made));
     if (real == NULL || made == NULL) {
@@ -107,7 +106,6 @@ static void a_generated_step_takes_the_sizes_that_were_recorded(void **state)
 
 static void its_peak_is_within_two_per_cent_of_the_recorded_one(void **state)
 {
-    (void)state;
     uint64_t peak_bytes = peak_of_step();
     uint64_t real_bytes = recorded->peak_requested_bytes;
     print_message("peak %" PRIu64 ", recorded %" PRIu64 "\n", peak_bytes, real_bytes);
@@ -120,7 +118,6 @@ static int make_traces(void **state)
     char message[FLW_TRACE_MESSAGE_BYTES];
     const struct flw_gen_kind *kind = &flw_gen_train_kind;
     struct flw_gen_values values = flw_gen_initial_values(kind);
-    (void)state;
     for (size_t i = 0; i < kind->option_count; i++) {
         values.numbers[i] = strcmp(kind->options[i].name, "steps") == 0 ? 2 : values.numbers[i];
     }
@@ -134,7 +131,6 @@ static int make_traces(void **state)
 
 static int free_traces(void **state)
 {
-    (void)state;
     flw_trace_destroy(recorded);
     flw_trace_destroy(generated);
     return 0;

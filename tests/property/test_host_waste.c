@@ -289,7 +289,6 @@ static struct figures run(uint64_t lag_ns, uint32_t slack_percent)
 
 static void a_mixed_workload_wastes_little(void **state)
 {
-    (void)state;
     print_message("lag ms  slack  live MiB  used MiB  held MiB    live    used  PyTorch's  powers  "
                   "classes  grown  given  events   blocks\n");
     for (unsigned i = 0; i < 4; i++) {
@@ -345,7 +344,6 @@ static void slack_percent_bounds_what_is_pinned_of_any_mix(void **state)
 {
     uint64_t random = global_seed;
     double worst = 0;
-    (void)state;
     for (size_t i = 0; i < MIXES; i++) {
         struct flw_sim sim;
         fallow_pool *pool = NULL;

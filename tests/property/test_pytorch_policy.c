@@ -83,7 +83,6 @@ static void replay(const char *name, struct flw_policy_statistics *out)
 static void fine_tuning_from_cold_has_every_recorded_address_and_segment(void **state)
 {
     struct flw_policy_statistics statistics;
-    (void)state;
     replay("decomfl_opt_zo_finetune", &statistics);
     assert_int_equal(statistics.compare_count, 7946);
     assert_int_equal(statistics.match_count, 7946);
@@ -96,7 +95,6 @@ static void fine_tuning_from_cold_has_every_recorded_address_and_segment(void **
 static void naive_attention_from_cold_has_every_recorded_address_and_segment(void **state)
 {
     struct flw_policy_statistics statistics;
-    (void)state;
     replay("attention_naive_bench", &statistics);
     assert_int_equal(statistics.compare_count, 36);
     assert_int_equal(statistics.match_count, 36);
@@ -109,7 +107,6 @@ static void warm_traces_continue_from_the_recorded_heap_with_every_address(void 
     static const char *const names[] = {"cs336_medium_train_ctx1024", "cs336_medium_infer_ctx1024",
                                         "cs336_attention_train", "cs336_large_train"};
     struct flw_policy_statistics statistics;
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         replay(names[i], &statistics);
         assert_true(statistics.is_seeded);
@@ -139,7 +136,6 @@ static void replay_text(const char *lines, struct flw_policy_statistics *out)
 static void a_block_is_free_when_its_recorded_free_is_complete(void **state)
 {
     struct flw_policy_statistics statistics;
-    (void)state;
     replay_text("S+ 0 2097152 0 @1073741824\n"
                 "A 0 0 1024 0 @1073741824\n"
                 "F 0 0 0\n"
@@ -160,7 +156,6 @@ static void a_block_is_free_when_its_recorded_free_is_complete(void **state)
 static void a_private_pool_shares_nothing_and_keeps_what_it_has(void **state)
 {
     struct flw_policy_statistics statistics;
-    (void)state;
     replay_text("S+ 0 2097152 0 @1073741824\n"
                 "A 0 0 1024 0 @1073741824\n"
                 "F 0 0 0\n"
@@ -189,7 +184,6 @@ static void a_private_pool_shares_nothing_and_keeps_what_it_has(void **state)
 static void a_heap_that_does_not_add_up_is_not_started_from(void **state)
 {
     struct flw_policy_statistics statistics;
-    (void)state;
     replay_text("S 0 2097152 0 small @1073741824\n"
                 "S 0 2097152 0 small @1077936128\n"
                 "P 0 0 1024 0 @1073741824\n"
@@ -255,7 +249,6 @@ static void random_programs_keep_the_invariants_and_give_no_byte_twice(void **st
 {
     uint64_t seed = flw_test_seed("pytorch_policy");
     struct flw_pytorch_settings settings = flw_pytorch_standard;
-    (void)state;
     run_random_program(&settings, &seed);
     settings.max_split_bytes = 24 * FLW_MIB;
     run_random_program(&settings, &seed);
@@ -271,7 +264,6 @@ static void random_programs_keep_the_invariants_and_give_no_byte_twice(void **st
 static void a_full_device_gives_cached_segments_back_before_it_fails(void **state)
 {
     struct flw_pytorch_model model;
-    (void)state;
     flw_pytorch_init(&model, fake_device(40 * FLW_MIB), &lanes, &flw_pytorch_standard);
     struct flw_pytorch_block *first = flw_pytorch_alloc(&model, 30 * FLW_MIB, 0);
     assert_non_null(first);
@@ -291,7 +283,6 @@ static void a_seed_that_does_not_add_up_is_refused(void **state)
     struct flw_pytorch_model model;
     struct flw_pytorch_seed seed = {
         .address = 1ull << 30, .size_bytes = 2 * FLW_MIB, .blocks = live, .block_count = 2};
-    (void)state;
     flw_pytorch_init(&model, fake_device(FLW_GIB), &lanes, &flw_pytorch_standard);
     assert_false(flw_pytorch_seed(&model, &seed, blocks)); /* they overlap */
     assert_int_equal(fake_room_bytes, FLW_GIB);

@@ -243,7 +243,6 @@ static void play_and_compare(const char *name, const char *played_path, double b
 
 static void a_recorded_run_replays_to_the_same_peaks_and_blocks(void **state)
 {
-    (void)state;
     const char *demo = getenv("FALLOW_DEMO");
     if (demo == NULL) {
         skip();
@@ -254,7 +253,6 @@ static void a_recorded_run_replays_to_the_same_peaks_and_blocks(void **state)
 /* Random sizes and lives have more to say: a size alone is four bytes. */
 static void so_does_a_generated_run_of_each_kind(void **state)
 {
-    (void)state;
     static const struct {
         const char *arguments;
         double bytes_most;

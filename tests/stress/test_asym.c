@@ -107,7 +107,6 @@ static void *drain(void *argument)
 
 static void owners_and_drainers_never_meet_inside_a_cache(void **state)
 {
-    (void)state;
     pthread_t drainers[DRAINERS];
     for (unsigned i = 0; i < OWNERS; i++) {
         flw_lock_init(&caches[i].lock, FLW_RANK_CACHE);

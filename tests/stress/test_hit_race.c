@@ -158,7 +158,6 @@ static struct outcome outcome;
 
 static void a_race_between_hits_is_reported(void **state)
 {
-    (void)state;
     run_child("race", &outcome);
     assert_int_equal(outcome.status, REPORTS);
     flw_test_expect_in(outcome.output, "WARNING: ThreadSanitizer: data race");
@@ -167,7 +166,6 @@ static void a_race_between_hits_is_reported(void **state)
 
 static void nothing_else_is(void **state)
 {
-    (void)state;
     run_child("guarded", &outcome);
     if (outcome.status != 0) {
         print_message("%s\n", outcome.output);

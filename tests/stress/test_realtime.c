@@ -96,14 +96,12 @@ static void run_rounds(void (*wait)(void), void (*be_in_the_way)(void))
 
 static void a_thread_that_waits_for_a_lock_lets_its_holder_run(void **state)
 {
-    (void)state;
     flw_lock_init(&bed.lock, FLW_RANK_PAGE);
     run_rounds(wait_for_the_lock, hold_the_lock);
 }
 
 static void a_thread_that_waits_for_an_owner_lets_it_run(void **state)
 {
-    (void)state;
     run_rounds(wait_for_the_owner, be_inside);
 }
 

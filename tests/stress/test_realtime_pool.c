@@ -86,7 +86,6 @@ static void a_realtime_thread_waits_asleep(void **state)
 {
     fallow_pool_config config;
     pthread_t ordinary, realtime;
-    (void)state;
     assert_true(flw_sim_open(&bed.sim));
     bed.context = flw_sim_begin(&bed.sim, NULL);
     for (unsigned i = 0; i < 2; i++) {

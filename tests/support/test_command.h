@@ -8,6 +8,7 @@
 
 #include "support/test.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -69,6 +70,18 @@ static inline int command_run(const char *line)
     return WEXITSTATUS(status);
 }
 
+/* Return a formatted line, which lasts until the next one. */
+__attribute__((format(printf, 1, 2))) static inline const char *command_line(const char *format,
+                                                                             ...)
+{
+    static char line[2048];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(line, sizeof line, format, values);
+    va_end(values);
+    return line;
+}
+
 /* command_expect(line, texts ...): fail unless the line ends with 0 and prints all of the texts. */
 #define command_expect(...) command_expect_all((const char *const[]){__VA_ARGS__, NULL})
 static inline void command_expect_all(const char *const *line)
@@ -126,14 +139,12 @@ static inline unsigned long long command_number(const char *after, const char *k
 
 static inline int command_make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) == NULL ? -1 : 0;
 }
 
 static inline int command_remove_folder(void **state)
 {
     char line[256];
-    (void)state;
     snprintf(line, sizeof line, "rm -rf '%s'", folder);
     return system(line);
 }

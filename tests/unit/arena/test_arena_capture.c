@@ -18,7 +18,6 @@ static fallow_layout *make_kept_layout(void)
 
 static void growth_and_initialisation_are_refused_inside(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     bed_begin(&api);
@@ -146,7 +145,6 @@ static void share_with_graphs(bool grows_in_place)
 
 static void eager_leases_share_the_arena_with_graphs(void **state)
 {
-    (void)state;
     share_with_graphs(true);
     share_with_graphs(false);
 }
@@ -154,7 +152,6 @@ static void eager_leases_share_the_arena_with_graphs(void **state)
 /* Released without a guard: the release says that the last launch comes before the stream's end. */
 static void a_lease_after_a_release_comes_after_the_captures_stream(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     for (int kind = 0; kind < 3; kind++) {
@@ -188,7 +185,6 @@ static void a_lease_after_a_release_comes_after_the_captures_stream(void **state
 
 static void an_arena_destroyed_while_pinned_gives_back_after_the_graphs(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     bed_begin(&api);
@@ -216,7 +212,6 @@ static void an_arena_destroyed_while_pinned_gives_back_after_the_graphs(void **s
 
 static void graphs_of_several_captures_find_one_arena(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *captures[3];
     CUgraphExec executables[3];
@@ -269,7 +264,6 @@ static void graphs_of_several_captures_find_one_arena(void **state)
 
 static void leases_on_two_streams_of_one_capture_are_ordered_in_its_graph(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     CUevent event = NULL;
@@ -307,7 +301,6 @@ static void leases_on_two_streams_of_one_capture_are_ordered_in_its_graph(void *
 
 static void the_guard_restores_what_a_sleep_lost_before_a_graph_runs(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     unsigned char bytes[512];
@@ -339,7 +332,6 @@ static void the_guard_restores_what_a_sleep_lost_before_a_graph_runs(void **stat
 
 static void a_lease_is_not_carried_into_a_capture_but_may_outlast_one(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     bed_begin(&api);
@@ -376,7 +368,6 @@ enum change {
  * FALLOW_LEASE_STREAM succeeds. */
 static void a_lease_ends_on_its_own_stream_as_that_was(void **state)
 {
-    (void)state;
     for (enum change change = 0; change < CHANGES; change++) {
         struct api api;
         fallow_arena_config config;
@@ -434,7 +425,6 @@ static void a_lease_ends_on_its_own_stream_as_that_was(void **state)
 
 static void a_capture_of_the_last_stream_is_not_drawn_into_the_order(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     bed_begin(&api);
@@ -459,7 +449,6 @@ static void a_capture_of_the_last_stream_is_not_drawn_into_the_order(void **stat
 
 static void an_unannounced_capture_is_found_when_order_is_to_be_made(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
@@ -478,7 +467,6 @@ static void an_unannounced_capture_is_found_when_order_is_to_be_made(void **stat
 /* The capture is unannounced, so only a query of the driver finds it. */
 static void an_arena_that_asks_refuses_what_a_capture_would_keep_unseen(void **state)
 {
-    (void)state;
     struct api api;
     for (int is_hinted = 0; is_hinted < 2; is_hinted++) {
         fallow_arena_config config;
@@ -534,7 +522,6 @@ static void use_blocks_like(struct api *api, const fallow_layout *layout, CUstre
 
 static void a_capture_of_the_last_stream_that_is_not_announced_before_survives(void **state)
 {
-    (void)state;
     for (int is_late = 0; is_late < 2; is_late++) {
         struct api api;
         fallow_capture *capture = NULL;
@@ -585,7 +572,6 @@ static void leave_work_on_a_stream_that_is_gone(struct api *api, fallow_arena *a
 /* An arena that keeps no values abandons its memory to that work and allocates other memory. */
 static void another_streams_capture_stands_in_the_way_of_values_alone(void **state)
 {
-    (void)state;
     for (int way = 0; way < 4; way++) {
         struct api api;
         fallow_capture *capture = NULL;
@@ -633,7 +619,6 @@ static void another_streams_capture_stands_in_the_way_of_values_alone(void **sta
 
 static void the_legacy_stream_is_refused_beside_a_blocking_streams_capture(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     CUstream blocking = NULL;
@@ -722,7 +707,6 @@ static void after_the_death_of(bool leases_in_graph, bool is_noticed)
 
 static void an_arena_comes_after_the_work_of_a_dead_stream(void **state)
 {
-    (void)state;
     for (int way = 0; way < 4; way++) {
         after_the_death_of(way % 2 != 0, way / 2 != 0);
     }

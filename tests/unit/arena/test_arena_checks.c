@@ -38,7 +38,6 @@ static void write_all(struct api *api, fallow_arena *arena, const fallow_layout 
 
 static void poison_takes_turns_between_two_patterns(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, POISON);
@@ -72,7 +71,6 @@ static void poison_takes_turns_between_two_patterns(void **state)
 
 static void a_write_behind_a_region_is_found(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, ZONES);
@@ -104,7 +102,6 @@ static void a_write_behind_a_region_is_found(void **state)
 
 static void a_write_to_an_empty_region_is_found(void **state)
 {
-    (void)state;
     struct api api;
     const fallow_region empty = {.name = "routed", .align_bytes = 1024};
     bed_begin(&api);
@@ -126,7 +123,6 @@ static void a_write_to_an_empty_region_is_found(void **state)
 
 static void zones_hold_regions_apart_that_else_share_bytes(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *plain = make_arena(&api, 0), *guarded = make_arena(&api, ZONES);
@@ -166,7 +162,6 @@ static void write_but_ten(struct api *api, fallow_arena *arena, const fallow_lay
 
 static void a_region_left_unwritten_is_found_after_two_leases(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, WRITTEN | ZONES);
@@ -211,7 +206,6 @@ static void write_part(struct api *api, fallow_arena *arena, const fallow_layout
 
 static void only_what_a_lease_uses_must_be_written(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, WRITTEN | ZONES), *plain = make_arena(&api, 0);
@@ -250,7 +244,6 @@ static void only_what_a_lease_uses_must_be_written(void **state)
 
 static void checks_need_memory_with_contents(void **state)
 {
-    (void)state;
     struct api api;
     fallow_arena_config config;
     fallow_arena *arena = NULL;
@@ -282,7 +275,6 @@ static void read_twin(flw_sim_launch *launch, void **parameters)
 
 static void a_read_of_unwritten_bytes_names_kernel_region_and_arena(void **state)
 {
-    (void)state;
     struct api api;
     CUmodule module;
     CUfunction function;
@@ -317,7 +309,6 @@ static void a_read_of_unwritten_bytes_names_kernel_region_and_arena(void **state
 
 static void checks_leave_captures_alone(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     bed_begin(&api);
@@ -356,7 +347,6 @@ static void touch_first(struct api *api, void *at, uint32_t is_write, uint64_t e
 /* Each check alone detects a use of an address after its lease has ended. */
 static void a_use_after_the_end_names_region_and_arena(void **state)
 {
-    (void)state;
     static const uint32_t checks[] = {POISON, ZONES, WRITTEN};
     for (size_t i = 0; i < 3; i++) {
         struct api api;
@@ -400,7 +390,6 @@ static void begin_unwatched(struct api *api)
 /* Without a rule checker, as on a real device, a read after the end returns poison. */
 static void scratch_is_poisoned_at_the_end(void **state)
 {
-    (void)state;
     struct api api;
     begin_unwatched(&api);
     fallow_arena *arena = make_arena(&api, POISON);
@@ -466,7 +455,6 @@ static CUgraphExec capture_write(struct api *api, fallow_arena *arena, const fal
 
 static void a_graph_launched_without_its_guard_is_reported(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < CHECKS; i++) {
         struct api api;
         fallow_capture *capture = NULL;
@@ -501,7 +489,6 @@ static void a_graph_launched_without_its_guard_is_reported(void **state)
 /* Two graphs use the arena, and no eager lease. Unordered launches of both are the only fault. */
 static void two_graphs_launched_without_a_guard_are_reported(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *captures[2] = {NULL, NULL};
     CUgraphExec graphs[2];
@@ -536,7 +523,6 @@ static void two_graphs_launched_without_a_guard_are_reported(void **state)
 /* Use a lease on a second stream: complete before the end of the lease or after, joined or not. */
 static void a_stream_that_was_not_joined_is_reported(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < 4 * CHECKS; i++) {
         bool is_joined = i % 2 == 1, is_early = i / 2 % 2 == 1;
         struct api api;
@@ -575,7 +561,6 @@ static void a_stream_that_was_not_joined_is_reported(void **state)
 /* Without a rule checker, as on a real device, late writes are found by their bytes. */
 static void a_late_write_is_found_where_nothing_is_forbidden(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     begin_unwatched(&api);

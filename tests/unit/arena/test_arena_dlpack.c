@@ -48,7 +48,6 @@ static fallow_status export_region(fallow_lease *lease, size_t index, struct sha
 
 static void a_region_is_a_tensor(void **state)
 {
-    (void)state;
     struct api api;
     const int64_t shape[] = {4, 0, 5}, rows[] = {3, 7};
     struct managed *tensor = NULL, *view = NULL, *scalar = NULL, *empty = NULL;
@@ -109,7 +108,6 @@ struct unversioned {
 
 static void older_consumers_get_the_older_form(void **state)
 {
-    (void)state;
     struct api api;
     const int64_t rows[] = {3, 7};
     struct managed *tensor = NULL;
@@ -153,7 +151,6 @@ static void refuse_export(fallow_arena *arena, fallow_lease *lease, struct shape
 
 static void a_tensor_stays_in_its_region(void **state)
 {
-    (void)state;
     struct api api;
     const int64_t rows[] = {16, 16}, more[] = {17, 16}, huge[] = {INT64_MAX, INT64_MAX},
                   negative[] = {-1, 4}, backwards[] = {16, -1}, wide[] = {17, 1},
@@ -215,7 +212,6 @@ static struct managed *export_rows(fallow_lease *lease)
 /* A program may keep tensors in variables and delete them in any order after the lease. */
 static void tensors_hold_nothing_open(void **state)
 {
-    (void)state;
     struct api api;
     struct managed *tensors[6];
     bed_begin(&api);

@@ -216,13 +216,11 @@ static void fail_everywhere(uint32_t checks)
 
 static void a_driver_call_that_fails_leaves_nothing_broken(void **state)
 {
-    (void)state;
     fail_everywhere(0);
 }
 
 static void the_checks_own_calls_neither(void **state)
 {
-    (void)state;
     fail_everywhere(FALLOW_ARENA_CHECK_POISON | FALLOW_ARENA_CHECK_RED_ZONES |
                     FALLOW_ARENA_CHECK_WRITTEN);
 }

@@ -20,7 +20,6 @@ static void refuse_one(fallow_region region)
 
 static void a_bad_region_is_refused(void **state)
 {
-    (void)state;
     char name[65];
     memset(name, 'n', 64);
     name[64] = '\0';
@@ -45,7 +44,6 @@ static void a_bad_region_is_refused(void **state)
 
 static void a_bad_set_is_refused(void **state)
 {
-    (void)state;
     fallow_region two[2] = {{.name = "x", .size_bytes = 1}, {.name = "x", .size_bytes = 2}};
     fallow_layout *layout = NULL;
     refuse(two, 2);
@@ -65,7 +63,6 @@ static void a_bad_set_is_refused(void **state)
 
 static void a_layout_tells_what_it_was_given(void **state)
 {
-    (void)state;
     char name[] = "first";
     const fallow_region regions[] = {
         {.name = name, .size_bytes = 1000, .last_phase = 1},
@@ -119,7 +116,6 @@ static void a_layout_tells_what_it_was_given(void **state)
 
 static void regions_that_are_never_alive_together_share_bytes(void **state)
 {
-    (void)state;
     fallow_region regions[] = {
         {.name = "a", .size_bytes = 64 * KIB},
         {.name = "b", .size_bytes = 64 * KIB, .first_phase = 1, .last_phase = 1},
@@ -136,7 +132,6 @@ static void regions_that_are_never_alive_together_share_bytes(void **state)
 
 static void an_empty_region_has_an_address(void **state)
 {
-    (void)state;
     const fallow_region regions[] = {{.name = "routed", .align_bytes = 1024},
                                      {.name = "shared", .size_bytes = 100}};
     for (size_t count = 1; count <= 2; count++) {
@@ -154,7 +149,6 @@ static void an_empty_region_has_an_address(void **state)
  * value that marks an empty slot. */
 static void every_region_is_found_by_its_name(void **state)
 {
-    (void)state;
     const size_t count = 65535;
     fallow_region *regions = calloc(count, sizeof *regions);
     char(*names)[8] = calloc(count, sizeof *names);
@@ -179,7 +173,6 @@ static void every_region_is_found_by_its_name(void **state)
 
 static void a_layout_of_persistent_regions_only_has_no_scratch(void **state)
 {
-    (void)state;
     fallow_region region = {
         .name = "kept", .size_bytes = 4096, .flags = FALLOW_REGION_PERSISTENT, .first_phase = 9};
     fallow_layout *layout = make_layout(&region, 1);
@@ -216,7 +209,6 @@ static void expect_placed(const fallow_layout *layout)
 
 static void random_layouts_never_overlap_what_is_alive_together(void **state)
 {
-    (void)state;
     uint64_t random = flw_test_seed("random_layouts");
     char names[40][24];
     fallow_region regions[40];
@@ -242,7 +234,6 @@ static void random_layouts_never_overlap_what_is_alive_together(void **state)
 
 static void an_effort_never_makes_a_layout_larger(void **state)
 {
-    (void)state;
     fallow_region regions[24];
     char names[24][24];
     for (size_t i = 0; i < 24; i++) {

@@ -9,7 +9,6 @@
 
 static void a_lease_has_all_regions_or_none(void **state)
 {
-    (void)state;
     struct api api;
     const fallow_region regions[] = {
         {.name = "a", .size_bytes = 3000},
@@ -58,7 +57,6 @@ static void *begin_elsewhere(void *context)
 
 static void a_second_begin_is_busy_from_any_thread(void **state)
 {
-    (void)state;
     struct api api;
     pthread_t thread;
     bed_begin(&api);
@@ -88,7 +86,6 @@ static void a_second_begin_is_busy_from_any_thread(void **state)
 
 static void steady_state_makes_no_driver_call_and_no_pool_call(void **state)
 {
-    (void)state;
     struct api api;
     fallow_region regions[12];
     char names[12][24];
@@ -131,7 +128,6 @@ static void steady_state_makes_no_driver_call_and_no_pool_call(void **state)
 /* A step of 61 layers leases for attention and for experts in turn, while a graph has addresses of the arena. */
 static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     const fallow_region regions[] = {{.name = "scores", .size_bytes = 70000},
@@ -187,7 +183,6 @@ static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
 
 static void an_arena_grows_and_keeps_its_largest_block(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
@@ -227,7 +222,6 @@ static void an_arena_grows_and_keeps_its_largest_block(void **state)
  * the old block is freed first. */
 static void growth_takes_no_more_than_it_ends_with(void **state)
 {
-    (void)state;
     for (int with_handles = 1; with_handles >= 0; with_handles--) {
         struct api api;
         flw_sim_config world = flw_sim_config_default(11);
@@ -265,7 +259,6 @@ static void growth_takes_no_more_than_it_ends_with(void **state)
 
 static void a_layout_that_wants_more_alignment_moves_the_block(void **state)
 {
-    (void)state;
     struct api api;
     fallow_region region = {.name = "x", .size_bytes = 4096, .align_bytes = 2 * MIB};
     bed_begin(&api);
@@ -286,7 +279,6 @@ static void a_layout_that_wants_more_alignment_moves_the_block(void **state)
 
 static void a_budget_is_kept_and_named_with_the_layout(void **state)
 {
-    (void)state;
     struct api api;
     const fallow_region regions[] = {{.name = "small", .size_bytes = 256},
                                      {.name = "logits", .size_bytes = 20000},
@@ -330,7 +322,6 @@ static void a_budget_is_kept_and_named_with_the_layout(void **state)
 
 static void a_configured_first_block_is_at_least_so_large(void **state)
 {
-    (void)state;
     struct api api;
     fallow_arena_config config;
     fallow_arena *arena = NULL;
@@ -360,7 +351,6 @@ static void a_configured_first_block_is_at_least_so_large(void **state)
 
 static void the_pools_out_of_memory_leaves_the_arena_usable(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin_with(&api, 64 * MIB);
     fallow_arena *arena = make_arena(&api, 0);
@@ -388,7 +378,6 @@ static void the_pools_out_of_memory_leaves_the_arena_usable(void **state)
 
 static void bad_arguments_are_refused(void **state)
 {
-    (void)state;
     struct api api;
     char text[8] = "unset";
     fallow_arena *arena = (fallow_arena *)(void *)&api;
@@ -453,7 +442,6 @@ static void bad_arguments_are_refused(void **state)
 /* They share the addresses that are set aside, so that there are some for each and for a large block. */
 static void a_crowd_of_arenas_grows_in_place_and_leaves_addresses(void **state)
 {
-    (void)state;
     struct api api;
     fallow_arena *arenas[CROWD];
     bed_begin(&api);
@@ -490,7 +478,6 @@ static bool lanes_hold(fallow_arena *const *lanes, const uint64_t *bytes)
 
 static void lanes_grow_together_or_not_at_all(void **state)
 {
-    (void)state;
     struct api api;
     uint64_t random = flw_test_seed("lanes"), grown = 0, refused = 0;
     fallow_arena *lanes[LANES];

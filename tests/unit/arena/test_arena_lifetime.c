@@ -7,7 +7,6 @@
 
 static void a_lease_that_has_ended_is_told_from_all_that_follow(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
@@ -33,7 +32,6 @@ static void a_lease_that_has_ended_is_told_from_all_that_follow(void **state)
 
 static void an_arena_destroyed_with_a_lease_open_goes_at_its_end(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
@@ -50,7 +48,6 @@ static void an_arena_destroyed_with_a_lease_open_goes_at_its_end(void **state)
 
 static void an_arena_outlived_by_its_handle_only_says_invalid_pool(void **state)
 {
-    (void)state;
     struct api api;
     fallow_lease *lease = NULL;
     bed_begin(&api);
@@ -90,7 +87,6 @@ static void refuse_arena(struct api *api, fallow_arena *arena, const fallow_layo
 
 static void handles_of_a_destroyed_arena_are_refused(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *gone = make_arena(&api, 0), *leased = make_arena(&api, 0);
@@ -126,7 +122,6 @@ static void handles_of_a_destroyed_arena_are_refused(void **state)
 
 static void a_process_has_so_many_arenas_at_a_time(void **state)
 {
-    (void)state;
     static fallow_arena *arenas[4096];
     struct api api;
     fallow_arena *more;
@@ -146,7 +141,6 @@ static void a_process_has_so_many_arenas_at_a_time(void **state)
 
 static void an_open_lease_holds_its_layout(void **state)
 {
-    (void)state;
     struct api api;
     char text[256];
     const int64_t rows[] = {1025};
@@ -222,7 +216,6 @@ static void *own_arenas(void *context)
 
 static void dead_handles_are_refused_while_others_take_the_places(void **state)
 {
-    (void)state;
     struct api api;
     pthread_t threads[OWNERS];
     struct owner owners[OWNERS];

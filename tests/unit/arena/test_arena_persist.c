@@ -99,7 +99,6 @@ static void expect_values(struct api *api, const fallow_lease *lease, CUstream s
 
 static void each_class_holds_its_values_at_first_and_after_a_loss(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
@@ -130,7 +129,6 @@ static void each_class_holds_its_values_at_first_and_after_a_loss(void **state)
 
 static void address_and_contents_outlast_leases_layouts_and_streams(void **state)
 {
-    (void)state;
     struct api api;
     const fallow_region other_regions[] = {
         {.name = "huge", .size_bytes = 7 * MIB},
@@ -182,7 +180,6 @@ static void address_and_contents_outlast_leases_layouts_and_streams(void **state
 
 static void a_smaller_layout_after_a_loss_leaves_nothing_without_values(void **state)
 {
-    (void)state;
     struct api api;
     fallow_region region = {.name = "table",
                             .size_bytes = 8000,
@@ -224,7 +221,6 @@ static void expect_table(struct api *api, const fallow_lease *lease, bool is_wri
 /* Initialised again where the sleep has dropped it, left alone where it has not. */
 static void a_sleep_of_the_pool_is_noticed(void **state)
 {
-    (void)state;
     struct api api;
     const fallow_region region = {.name = "table",
                                   .size_bytes = 8000,
@@ -297,7 +293,6 @@ static int wake(void *context, const fallow_region *region, void *address, fallo
 
 static void the_wake_callback_does_it_or_leaves_it_to_the_arena(void **state)
 {
-    (void)state;
     struct api api;
     fallow_region region = {.name = "table",
                             .size_bytes = 256,
@@ -329,7 +324,6 @@ static void the_wake_callback_does_it_or_leaves_it_to_the_arena(void **state)
 
 static void layouts_that_disagree_about_values_are_refused(void **state)
 {
-    (void)state;
     struct api api;
     fallow_region region = {.name = "table",
                             .size_bytes = 256,
@@ -353,7 +347,6 @@ static void layouts_that_disagree_about_values_are_refused(void **state)
 
 static void a_locked_arena_takes_no_new_persistent_region(void **state)
 {
-    (void)state;
     struct api api;
     fallow_region region = {.name = "table", .size_bytes = 256, .flags = FALLOW_REGION_PERSISTENT};
     bed_begin(&api);
@@ -388,7 +381,6 @@ static void a_locked_arena_takes_no_new_persistent_region(void **state)
 
 static void hundreds_of_layouts_find_their_regions(void **state)
 {
-    (void)state;
     struct api api;
     fallow_region regions[3] = {{.name = "x", .size_bytes = 4096},
                                 {.name = "kept",

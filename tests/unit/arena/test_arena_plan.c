@@ -31,7 +31,6 @@ static uint64_t place(struct flw_plan_item *items, size_t count)
 
 static void nothing_takes_nothing(void **state)
 {
-    (void)state;
     uint64_t bytes = 7;
     assert_true(flw_plan_place(NULL, 0, 0, &bytes));
     assert_true(bytes == 0);
@@ -41,7 +40,6 @@ static void nothing_takes_nothing(void **state)
 
 static void one_item_lies_at_zero(void **state)
 {
-    (void)state;
     struct flw_plan_item item = item_of(0, UINT32_MAX, 12345, 4096);
     assert_true(place(&item, 1) == 12345);
     assert_true(item.offset == 0);
@@ -49,7 +47,6 @@ static void one_item_lies_at_zero(void **state)
 
 static void items_of_different_phases_share_memory(void **state)
 {
-    (void)state;
     struct flw_plan_item items[] = {item_of(0, 0, 100, 1), item_of(1, 1, 70, 1),
                                     item_of(2, 9, 100, 1)};
     assert_true(place(items, COUNT_OF(items)) == 100);
@@ -57,7 +54,6 @@ static void items_of_different_phases_share_memory(void **state)
 
 static void items_that_meet_in_one_phase_do_not(void **state)
 {
-    (void)state;
     struct flw_plan_item items[] = {item_of(0, 1, 100, 1), item_of(1, 2, 70, 1)};
     assert_true(place(items, COUNT_OF(items)) == 170);
 }
@@ -65,7 +61,6 @@ static void items_that_meet_in_one_phase_do_not(void **state)
 /* A bridge of three arches: fits exactly in 12, and only with the long ones nested as they are. */
 static void a_puzzle_with_one_answer_is_solved(void **state)
 {
-    (void)state;
     struct flw_plan_item items[] = {item_of(0, 2, 4, 1), item_of(3, 8, 4, 1), item_of(0, 8, 4, 1),
                                     item_of(9, 20, 4, 1), item_of(0, 20, 4, 1)};
     assert_true(flw_plan_lower_bound(items, COUNT_OF(items)) == 12);
@@ -75,7 +70,6 @@ static void a_puzzle_with_one_answer_is_solved(void **state)
 /* 512 + 1 bytes at an alignment of 512, and 511 bytes that fit into the gap only. */
 static void what_alignment_leaves_free_is_used(void **state)
 {
-    (void)state;
     struct flw_plan_item items[] = {item_of(0, 3, 513, 512), item_of(0, 3, 512, 512),
                                     item_of(0, 3, 511, 1)};
     assert_true(place(items, COUNT_OF(items)) == 513 + 511 + 512);
@@ -86,7 +80,6 @@ static void what_alignment_leaves_free_is_used(void **state)
 
 static void validity_refuses_every_kind_of_fault(void **state)
 {
-    (void)state;
     uint64_t bytes;
     struct flw_plan_item good[] = {item_of(0, 1, 64, 16), item_of(1, 2, 64, 16)};
     good[0].offset = 0;
@@ -135,7 +128,6 @@ static void align_all(struct flw_plan_item *items, size_t count, uint64_t align_
 
 static void every_random_plan_is_a_plan(void **state)
 {
-    (void)state;
     uint64_t random = flw_test_seed("arena_plan");
     static struct flw_plan_item items[120];
     for (int round = 0; round < 60; round++) {
@@ -183,7 +175,6 @@ static uint64_t least_of_all_orders(struct flw_plan_item *items, size_t count, u
 /* The search leaves out what seldom helps, so a plan in hundreds may be a few bytes above the least. */
 static void small_plans_are_as_good_as_the_smallest_there_are(void **state)
 {
-    (void)state;
     uint64_t random = flw_test_seed("arena_plan");
     int exact = 0, rounds = 400;
     for (int round = 0; round < rounds; round++) {
@@ -210,7 +201,6 @@ static void small_plans_are_as_good_as_the_smallest_there_are(void **state)
 /* The search stops at the padded bound; a larger plan costs the full effort. */
 static void plans_of_one_alignment_meet_the_padded_bound(void **state)
 {
-    (void)state;
     uint64_t random = flw_test_seed("arena_plan");
     int met = 0, rounds = 300;
     for (int round = 0; round < rounds; round++) {
@@ -254,7 +244,6 @@ static void cut(struct cutter *cutter, uint32_t first, uint32_t last, uint64_t b
 /* Packings without a gap are harder than any layout of a model's step, and their optimum is known. */
 static void cut_rectangles_are_put_together_within_two_percent(void **state)
 {
-    (void)state;
     uint64_t random = flw_test_seed("arena_plan");
     const uint64_t bytes = 1000 * 1000;
     for (int round = 0; round < 40; round++) {
@@ -273,7 +262,6 @@ static void cut_rectangles_are_put_together_within_two_percent(void **state)
 
 static void the_same_items_get_the_same_plan(void **state)
 {
-    (void)state;
     uint64_t random = flw_test_seed("arena_plan");
     static struct flw_plan_item once[150], again[150];
     for (int round = 0; round < 3; round++) {
@@ -287,7 +275,6 @@ static void the_same_items_get_the_same_plan(void **state)
 
 static void more_effort_never_gives_more_bytes_than_first_fit(void **state)
 {
-    (void)state;
     uint64_t random = flw_test_seed("arena_plan");
     static struct flw_plan_item items[100];
     uint64_t bytes, proven_bytes;
@@ -305,7 +292,6 @@ static void more_effort_never_gives_more_bytes_than_first_fit(void **state)
 
 static void huge_sizes_do_not_wrap(void **state)
 {
-    (void)state;
     const uint64_t huge = UINT64_C(1) << 62;
     struct flw_plan_item three[] = {item_of(0, 1, huge, 1), item_of(1, 2, huge, huge),
                                     item_of(1, 3, huge - 1, 2)};
@@ -324,7 +310,6 @@ static void huge_sizes_do_not_wrap(void **state)
 /* As many as a layout may have: beyond the search, and still a plan. */
 static void sixty_five_thousand_items_are_placed(void **state)
 {
-    (void)state;
     const size_t count = 65535;
     struct flw_plan_item *items = malloc(count * sizeof(*items));
     assert_non_null(items);
@@ -339,7 +324,6 @@ static void sixty_five_thousand_items_are_placed(void **state)
 /* The largest count that is searched, all alive together: as many neighbours as there can be. */
 static void a_full_graph_is_placed_at_the_bound(void **state)
 {
-    (void)state;
     static struct flw_plan_item items[FLW_PLAN_GRAPH_MAX_ITEMS];
     for (uint32_t i = 0; i < COUNT_OF(items); i++) {
         items[i] = item_of(i, 5000 - i, 1 + i % 13, 1);
@@ -350,7 +334,6 @@ static void a_full_graph_is_placed_at_the_bound(void **state)
 /* Nearly as many neighbours, and no order of first fit meets the bound: the search has its largest lists. */
 static void the_largest_search_comes_within_a_tenth(void **state)
 {
-    (void)state;
     static struct flw_plan_item items[FLW_PLAN_GRAPH_MAX_ITEMS];
     uint64_t fixed = 42;
     for (size_t i = 0; i < COUNT_OF(items); i++) {
@@ -364,7 +347,6 @@ static void the_largest_search_comes_within_a_tenth(void **state)
 
 static void graphs_hold_what_their_invariants_say(void **state)
 {
-    (void)state;
     uint64_t random = flw_test_seed("arena_plan");
     static struct flw_plan_item items[80];
     struct flw_plan_graph graph;

@@ -11,7 +11,6 @@
 
 static void a_lease_on_another_stream_waits_on_the_device_once(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
@@ -40,7 +39,6 @@ static void a_lease_on_another_stream_waits_on_the_device_once(void **state)
 /* Allocations and frees, which poll, do not occur: leases alone must reuse events. */
 static void events_of_leases_serve_again(void **state)
 {
-    (void)state;
     for (int streams_may_die = 0; streams_may_die < 2; streams_may_die++) {
         struct api api;
         bed_begin_world(&api);
@@ -71,7 +69,6 @@ static void events_of_leases_serve_again(void **state)
 
 static void the_stream_of_the_end_counts_not_that_of_the_begin(void **state)
 {
-    (void)state;
     struct api api;
     CUevent event;
     bed_begin(&api);
@@ -95,7 +92,6 @@ static void the_stream_of_the_end_counts_not_that_of_the_begin(void **state)
 
 static void a_retired_streams_work_is_still_waited_for(void **state)
 {
-    (void)state;
     struct api api;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
@@ -130,7 +126,6 @@ static void a_retired_streams_work_is_still_waited_for(void **state)
 /* The handle is the same, the stream is not: what it was given in the lease must be waited for. */
 static void a_lease_may_end_on_a_stream_that_took_over_the_handle(void **state)
 {
-    (void)state;
     struct api api;
     CUstream stream, again, first;
     bed_begin(&api);
@@ -161,7 +156,6 @@ static void a_lease_may_end_on_a_stream_that_took_over_the_handle(void **state)
 
 static void a_dead_handle_without_notice_makes_the_host_wait(void **state)
 {
-    (void)state;
     struct api api;
     CUstream stream = NULL;
     bed_begin(&api);
@@ -213,7 +207,6 @@ static void *lease_on_own_default_stream(void *context)
 /* During a capture, announced or not, the host cannot wait for earlier work of the captured stream. */
 static void a_trim_beside_a_capture_unmaps_nothing_that_is_used(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture;
     bed_begin(&api);
@@ -244,7 +237,6 @@ static void a_trim_beside_a_capture_unmaps_nothing_that_is_used(void **state)
 
 static void nothing_is_given_up_that_a_capture_keeps_from_being_freed(void **state)
 {
-    (void)state;
     struct api api;
     fallow_lease *lease;
     fallow_capture *capture;
@@ -280,7 +272,6 @@ static void nothing_is_given_up_that_a_capture_keeps_from_being_freed(void **sta
 
 static void the_default_streams_of_two_threads_are_two_streams(void **state)
 {
-    (void)state;
     struct api api;
     pthread_t thread;
     CUstream own = (CUstream)(uintptr_t)2;
@@ -407,7 +398,6 @@ static uint64_t races_of_eight_chunks(bool overlaps, bool pads_values)
 
 static void a_chunk_is_gathered_while_the_one_before_is_worked_on(void **state)
 {
-    (void)state;
     for (int pads_values = 0; pads_values < 2; pads_values++) {
         assert_int_equal(races_of_eight_chunks(true, pads_values == 1), 0);
         assert_true(races_of_eight_chunks(false, pads_values == 1) >= 7);

@@ -114,7 +114,6 @@ static void run_round(struct line *line, uint64_t *random)
 
 static void begins_are_served_as_they_came(void **state)
 {
-    (void)state;
     struct api api;
     uint64_t random = flw_test_seed("test_arena_wait");
     bed_begin(&api);
@@ -176,7 +175,6 @@ static void *crowd_in(void *context)
 /* A lost wake-up hangs this test; two leases at once are a data race that ThreadSanitizer reports. */
 static void threads_crowd_in_and_none_sleeps_on(void **state)
 {
-    (void)state;
     struct api api;
     struct crowd crowd[4];
     pthread_t threads[4];

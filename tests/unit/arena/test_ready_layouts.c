@@ -42,7 +42,6 @@ static void page_tables_have_their_sizes(void **state)
                  {1, 131072, 512, 256 << 20}, {16, 8192, 8, 16 << 10},
                  {16, 131072, 512, 16 << 20}, {64, 8192, 1, 512},
                  {64, 131072, 256, 2 << 20},  {64, 131072, 512, 4 << 20}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fallow_step step = step_of(cases[i].batch, cases[i].context, cases[i].page_size);
         fallow_layout *layout = make(fallow_layout_fa3_graph, "llama-3-8b", &step);
@@ -55,7 +54,6 @@ static void page_tables_have_their_sizes(void **state)
 static void local_attention_has_a_row_for_each_chunk(void **state)
 {
     fallow_step step = step_of(512, 131072, 16);
-    (void)state;
     step.chunk = 8192;
     fallow_layout *layout = make(fallow_layout_fa3_graph, "llama-3-8b", &step);
     assert_int_equal(bytes_of(layout, "local_block_table"), 16 << 20);
@@ -73,7 +71,6 @@ static void flash_attentions_metadata_and_accumulators_have_their_sizes(void **s
                  {64, 1028, 32 << 20},
                  {256, 4100, 128 << 20},
                  {512, 8196, 256 << 20}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fallow_step step = step_of(cases[i].batch, 8192, 64);
         fallow_layout *layout = make(fallow_layout_fa3_graph, "llama-3-8b", &step);
@@ -98,7 +95,6 @@ static void flashmlas_accumulators_have_their_sizes(void **state)
                  {64, 260, 66560, 34078720, 6422528},
                  {256, 1028, 164864, 84410368, 12713984},
                  {512, 2052, 295936, 151519232, 21102592}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fallow_step step = step_of(cases[i].batch, 8192, 64);
         fallow_layout *layout = make(fallow_layout_flashmla_decode, "deepseek-v3", &step);
@@ -118,7 +114,6 @@ static void flashmlas_accumulators_have_their_sizes(void **state)
 static void a_chain_of_chunks_keeps_two_pairs(void **state)
 {
     fallow_step step = step_of(1, 16384, 64);
-    (void)state;
     step.tokens = 1024;
     step.chunk = 1024; /* 16 chunks */
     fallow_layout *layout = make(fallow_layout_mla_prefill, "deepseek-v3", &step);
@@ -149,7 +144,6 @@ static void experts_need_no_more_than_the_reused_form(void **state)
                  {"mixtral-8x7b", 939524096, 469762048, 134217728, 1409286144, 1073741824},
                  {"deepseek-v3", 536870912, 268435456, 939524096, 1879048192, 1476395008}};
     const size_t tables = (size_t)2 << 20; /* ids, weights, sorted ids: in neither form's count */
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fallow_step step = step_of(8192, 8192, 64);
         fallow_layout *layout = make(fallow_layout_moe_triton, cases[i].model, &step);
@@ -175,7 +169,6 @@ static void aligned_ids_have_their_lengths(void **state)
                  {"qwen3-30b-a3b", 8192, 128, 81792, 639}, {"mixtral-8x7b", 512, 64, 1528, 24},
                  {"deepseek-v3", 1, 128, 1024, 8},         {"deepseek-v3", 64, 16, 4352, 272},
                  {"deepseek-v3", 8192, 64, 81664, 1276}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fallow_step step = step_of(cases[i].tokens, 8192, 64);
         step.block_rows = cases[i].block;
@@ -196,7 +189,6 @@ static void contiguous_rows_are_padded_for_each_expert(void **state)
                  {"mixtral-8x7b", 8192, 1, 17408},  {"deepseek-v3", 1, 1, 32640},
                  {"deepseek-v3", 8192, 1, 98048},   {"deepseek-v3", 1, 8, 4096},
                  {"deepseek-v3", 512, 8, 8192},     {"deepseek-v3", 8192, 8, 69632}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fallow_step step = step_of(cases[i].tokens, 8192, 64);
         step.expert_ranks = cases[i].ranks;
@@ -210,7 +202,6 @@ static void every_path_is_within_two_percent_of_its_bound(void **state)
 {
     static const uint64_t batches[] = {1, 8, 64, 512, 8192};
     unsigned made = 0;
-    (void)state;
     for (size_t p = 0; fallow_path_at(p) != NULL; p++) {
         for (size_t m = 0; fallow_model_preset(m) != NULL; m++) {
             for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
@@ -240,7 +231,6 @@ static void what_a_path_cannot_be_made_of_is_refused(void **state)
     fallow_step step = step_of(8, 8192, 64);
     fallow_layout *layout = NULL;
     const fallow_model *dense = fallow_model_find("llama-3-8b");
-    (void)state;
     assert_int_equal(fallow_layout_moe_triton(dense, &step, &layout), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_layout_flashmla_decode(dense, &step, &layout), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_layout_mla_prefill(dense, &step, &layout), FALLOW_INVALID_ARGUMENT);

@@ -20,7 +20,6 @@
 
 static void metadata_is_zero_aligned_and_never_moves(void **state)
 {
-    (void)state;
     struct flw_meta meta;
     uint64_t seed = flw_test_seed("unit.base"), end = 0;
     assert_true(flw_meta_reserve(&meta, RESERVE));
@@ -51,7 +50,6 @@ static void metadata_is_zero_aligned_and_never_moves(void **state)
 
 static void an_opened_range_is_writable_to_its_end(void **state)
 {
-    (void)state;
     struct flw_meta meta;
     assert_true(flw_meta_reserve(&meta, RESERVE));
     assert_true(flw_meta_open(&meta));
@@ -82,7 +80,6 @@ static void expect_pair(struct flw_meta *front, struct flw_meta *back)
 
 static void a_pair_of_ranges_lies_apart_and_holds_nothing_between(void **state)
 {
-    (void)state;
     struct flw_meta front, back, others[2], none[2];
     uint64_t allowance = flw_meta_allowance();
     expect_pair(&front, &back);
@@ -116,7 +113,6 @@ static void a_pair_of_ranges_lies_apart_and_holds_nothing_between(void **state)
 
 static void refusals_are_counted_and_told_apart(void **state)
 {
-    (void)state;
     struct flw_meta meta;
     assert_true(flw_meta_reserve(&meta, RESERVE));
     assert_non_null(flw_meta_extend(&meta, RESERVE / 2, 1));
@@ -159,7 +155,6 @@ static void *count_up(void *unused)
 
 static void a_lock_lets_one_thread_in_at_a_time(void **state)
 {
-    (void)state;
     pthread_t threads[3];
     flw_lock_init(&shared.lock, FLW_RANK_PAGE);
     for (unsigned i = 0; i < 3; i++) {
@@ -196,7 +191,6 @@ static bool aborts(enum flw_lock_rank first, enum flw_lock_rank second)
 
 static void a_check_build_ends_at_a_lock_out_of_order(void **state)
 {
-    (void)state;
 #if FLW_CHECK_LEVEL >= 1
     for (unsigned a = FLW_RANK_LIFECYCLE; a < FLW_RANK_COUNT; a++) {
         for (unsigned b = FLW_RANK_LIFECYCLE; b < FLW_RANK_COUNT; b++) {

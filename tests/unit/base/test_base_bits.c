@@ -8,7 +8,6 @@
 
 static void log2_and_lowest_bit_agree_with_counting(void **state)
 {
-    (void)state;
     for (unsigned high = 0; high < 64; high++) {
         for (unsigned low = 0; low <= high; low++) {
             uint64_t x = (1ull << high) | (1ull << low);
@@ -22,7 +21,6 @@ static void log2_and_lowest_bit_agree_with_counting(void **state)
 
 static void alignment_rounds_to_the_neighbouring_multiples(void **state)
 {
-    (void)state;
     for (uint64_t pow2 = 1; pow2 <= 4096; pow2 *= 2) {
         for (uint64_t x = 0; x <= 3 * pow2; x++) {
             uint64_t up = flw_align_up(x, pow2);
@@ -35,7 +33,6 @@ static void alignment_rounds_to_the_neighbouring_multiples(void **state)
 
 static void division_upward_never_wraps(void **state)
 {
-    (void)state;
     assert_true(flw_div_up(0, 7) == 0);
     assert_true(flw_div_up(7, 7) == 1);
     assert_true(flw_div_up(8, 7) == 2);
@@ -45,7 +42,6 @@ static void division_upward_never_wraps(void **state)
 
 static void clamp_keeps_a_value_inside_its_bounds(void **state)
 {
-    (void)state;
     assert_true(flw_clamp(5, 1, 9) == 5);
     assert_true(flw_clamp(0, 1, 9) == 1);
     assert_true(flw_clamp(UINT64_MAX, 1, 9) == 9);

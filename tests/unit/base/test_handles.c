@@ -56,7 +56,6 @@ static void assert_refused(struct flw_handles *by, const void *handle)
 
 static void a_handle_finds_its_object_and_nothing_else_does(void **state)
 {
-    (void)state;
     void *first = make(&table, &objects[0]), *second = make(&table, &objects[1]);
     check(&table);
     assert_ptr_equal(flw_handles_find(&table, first), &objects[0]);
@@ -78,7 +77,6 @@ static void a_handle_finds_its_object_and_nothing_else_does(void **state)
 
 static void a_handle_is_refused_until_it_is_published(void **state)
 {
-    (void)state;
     void *handle = flw_handles_take(&table);
     assert_refused(&table, handle);
     flw_handles_publish(&table, handle, &objects[0]);
@@ -92,7 +90,6 @@ static void a_handle_is_refused_until_it_is_published(void **state)
 
 static void no_handle_comes_again(void **state)
 {
-    (void)state;
     static void *seen[PLACES * TURNS];
     for (size_t i = 0; i < PLACES * TURNS; i++) {
         seen[i] = make(&table, &objects[i % PLACES]);
@@ -109,7 +106,6 @@ static void no_handle_comes_again(void **state)
 /* The generation has its bits and no others. */
 static void a_generation_that_comes_round_leaves_kind_and_place_alone(void **state)
 {
-    (void)state;
     for (uint32_t i = 0; i < PLACES; i++) {
         places[i].generation = ((UINT64_C(1) << 43) * (i + 1)) - 9;
     }
@@ -124,7 +120,6 @@ static void a_generation_that_comes_round_leaves_kind_and_place_alone(void **sta
 /* Leases of an arena renew their handle: the place stays taken, and each handle in the place is new. */
 static void a_taken_place_is_renewed(void **state)
 {
-    (void)state;
     char *handle = flw_handles_take(&table);
     const uint64_t most = (UINT64_C(1) << 43) - 1, known = (uintptr_t)handle >> 12 & most;
     places[flw_handle_place(handle)].generation += most - 9 - known; /* wraps around below */
@@ -145,7 +140,6 @@ static void a_taken_place_is_renewed(void **state)
 
 static void a_full_table_takes_nothing(void **state)
 {
-    (void)state;
     void *handles[PLACES];
     for (uint32_t i = 0; i < PLACES; i++) {
         handles[i] = make(&table, &objects[i]);
@@ -166,7 +160,6 @@ static void a_full_table_takes_nothing(void **state)
 
 static void a_place_with_a_visitor_is_not_taken(void **state)
 {
-    (void)state;
     void *visited = make(&table, &objects[0]);
     assert_ptr_equal(flw_handles_enter(&table, visited), &objects[0]);
     end(&table, visited);
@@ -189,7 +182,6 @@ static void a_place_with_a_visitor_is_not_taken(void **state)
 
 static void two_tables_of_a_kind_refuse_each_others_handles(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 3 * PLACES; i++) {
         void *own = make(&table, &objects[0]), *others = make(&other, &objects[1]);
         assert_refused(&other, own);
@@ -214,7 +206,6 @@ static void end_one(void *object, void *context)
 
 static void each_visits_what_is_published(void **state)
 {
-    (void)state;
     unsigned counts[PLACES] = {0};
     void *handles[PLACES];
     for (uint32_t i = 0; i < PLACES - 1; i++) {
@@ -239,7 +230,6 @@ static void each_visits_what_is_published(void **state)
 
 static void the_child_of_a_fork_has_none(void **state)
 {
-    (void)state;
     void *handles[PLACES];
     for (uint32_t i = 0; i < PLACES; i++) {
         handles[i] = make(&table, &objects[i]);
@@ -330,7 +320,6 @@ static void *visit(void *context)
 
 static void what_is_visited_stays(void **state)
 {
-    (void)state;
     pthread_t owners[OWNERS], visitors[VISITORS];
     for (unsigned turn = 0; turn < 50 && atomic_load(&met_count) < 100; turn++) {
         atomic_store(&is_over, false);

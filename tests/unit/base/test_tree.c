@@ -80,7 +80,6 @@ static uint64_t expect_treap(const struct flw_tree_node *node, const struct flw_
 
 static void any_order_of_steps_keeps_set_list_and_shape(void **state)
 {
-    (void)state;
     uint64_t seed = flw_test_seed("tree");
     begin();
     for (int step = 0; step < STEPS; step++) {
@@ -106,7 +105,6 @@ static void any_order_of_steps_keeps_set_list_and_shape(void **state)
 /* The node met last is a start for the next search, whatever was asked for before. */
 static void an_address_is_found_from_wherever_the_last_search_ended(void **state)
 {
-    (void)state;
     begin();
     for (unsigned slot = 0; slot < SLOTS; slot += 3) {
         insert(slot, 4, 8);
@@ -121,7 +119,6 @@ static void an_address_is_found_from_wherever_the_last_search_ended(void **state
 
 static void a_range_that_changes_in_place_is_found_where_it_is(void **state)
 {
-    (void)state;
     begin();
     insert(1, 0, WIDTH);
     insert(2, 8, 8);

@@ -28,7 +28,6 @@ static CUcontext context_at(unsigned i)
 
 static void captures_and_synchronisations_exclude_each_other(void **state)
 {
-    (void)state;
     assert_true(flw_ctxsync_try(&driver, context_at(0)));
     assert_false(flw_ctxsync_try(&driver, context_at(0)));
     assert_true(flw_ctxsync_try(&driver, context_at(1)));
@@ -57,7 +56,6 @@ static void a_cancelled_thread_ends_when_its_call_has(void **state)
 {
     pthread_t thread;
     void *result;
-    (void)state;
     assert_true(flw_ctxsync_try(&driver, context_at(0)));
     assert_int_equal(pthread_create(&thread, NULL, announce_cancelled, NULL), 0);
     usleep(20000); /* it waits by now; if not yet, the test is none, but right */

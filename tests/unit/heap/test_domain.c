@@ -62,7 +62,6 @@ static void check_context_epoch(void)
 
 static void a_context_reuses_memory_only_when_its_epoch_is_complete(void **state)
 {
-    (void)state;
     each_source(check_context_epoch);
 }
 
@@ -104,7 +103,6 @@ static void check_context_slots(void)
 
 static void a_context_reuses_slots_only_when_their_epoch_is_complete(void **state)
 {
-    (void)state;
     each_source(check_context_slots);
 }
 
@@ -133,7 +131,6 @@ static void check_two_epochs(void)
 
 static void a_fence_covers_what_was_freed_before_it_and_nothing_later(void **state)
 {
-    (void)state;
     each_source(check_two_epochs);
 }
 
@@ -169,7 +166,6 @@ static void check_streams(void)
 
 static void a_stream_reuses_its_own_at_once_and_others_only_when_complete(void **state)
 {
-    (void)state;
     each_source(check_streams);
 }
 
@@ -193,13 +189,11 @@ static void check_lost_stream(void)
 
 static void memory_of_a_lost_stream_waits_for_the_whole_context(void **state)
 {
-    (void)state;
     each_source(check_lost_stream);
 }
 
 static void a_place_that_is_used_again_keeps_its_old_points_complete(void **state)
 {
-    (void)state;
     bed_begin(&bed, BED_VMM, FLW_GIB / 2);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     struct flw_span *run = bed_obtain(&bed, domain, UNITS);
@@ -288,7 +282,6 @@ static void check_captured_fence(bool goes_on, bool by_stream)
 
 static void a_fence_that_a_capture_took_covers_nothing(void **state)
 {
-    (void)state;
     check_captured_fence(true, false);
     check_captured_fence(true, true);
     check_captured_fence(false, false);
@@ -373,13 +366,11 @@ static void check_slab_handed_over(void)
 
 static void a_slab_whose_blocks_another_stream_freed_waits_for_the_latter(void **state)
 {
-    (void)state;
     each_source(check_slab_handed_over);
 }
 
 static void a_slab_of_more_streams_than_points_waits_for_all_of_them(void **state)
 {
-    (void)state;
     each_source(check_many_streams_on_a_slab);
 }
 
@@ -411,7 +402,6 @@ static void check_retired_stream(void)
 
 static void what_reaches_a_retired_stream_late_is_covered_by_its_last_fence(void **state)
 {
-    (void)state;
     each_source(check_retired_stream);
 }
 
@@ -440,7 +430,6 @@ static void check_synchronised_record(void)
 
 static void a_fence_that_a_synchronisation_overtakes_is_not_listed(void **state)
 {
-    (void)state;
     each_source(check_synchronised_record);
 }
 
@@ -502,7 +491,6 @@ static void check_two_synchronisations(void)
 
 static void a_synchronisation_completes_nothing_that_came_after_it_began(void **state)
 {
-    (void)state;
     each_source(check_two_synchronisations);
 }
 

@@ -248,7 +248,6 @@ static void run_program(enum heap_bed_source source, const struct flw_order_ops 
 
 static void every_domain_works_over_every_source(void **state)
 {
-    (void)state;
     for (unsigned source = 0; source < BED_SOURCES; source++) {
         run_program((enum heap_bed_source)source, &flw_order_stream);
         run_program((enum heap_bed_source)source, &flw_order_context);
@@ -258,7 +257,6 @@ static void every_domain_works_over_every_source(void **state)
 /* With few addresses, 1.5 times the limit, the heap takes back addresses that are set aside for growth. */
 static void few_addresses_serve_as_well(void **state)
 {
-    (void)state;
     bed.address_bytes = 96 * FLW_MIB;
     run_program(BED_VMM, &flw_order_stream);
     run_program(BED_VMM, &flw_order_context);
@@ -267,7 +265,6 @@ static void few_addresses_serve_as_well(void **state)
 
 static void a_limit_bounds_what_the_driver_gives(void **state)
 {
-    (void)state;
     for (unsigned source = 0; source < BED_SOURCES; source++) {
         bed_begin(&bed, (enum heap_bed_source)source, 64 * FLW_MIB);
         struct flw_domain *domain = bed_domain(&bed, &flw_order_context, NULL);
@@ -289,7 +286,6 @@ static void a_limit_bounds_what_the_driver_gives(void **state)
 
 static void a_driver_that_refuses_leaves_the_heap_as_it_was(void **state)
 {
-    (void)state;
     static const char *const calls[] = {"cuMemCreate", "cuMemAlloc_v2", "cuMemHostAlloc"};
     for (unsigned source = 0; source < BED_SOURCES; source++) {
         bed_begin(&bed, (enum heap_bed_source)source, LIMIT);
@@ -308,7 +304,6 @@ static void a_driver_that_refuses_leaves_the_heap_as_it_was(void **state)
 
 static void a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one(void **state)
 {
-    (void)state;
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* one that it shares with */
@@ -337,7 +332,6 @@ static void a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one
 
 static void more_handles_than_are_unmapped_at_a_time_are_unmapped_by_one_call(void **state)
 {
-    (void)state;
     bed_begin(&bed, BED_VMM, 8 * LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* so that one cut takes several */
@@ -382,7 +376,6 @@ static struct flw_span *free_beside_one(struct flw_domain *domain)
 
 static void handles_side_by_side_are_unmapped_as_one_stretch(void **state)
 {
-    (void)state;
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     struct flw_span *live = free_beside_one(domain);
@@ -399,7 +392,6 @@ static void handles_side_by_side_are_unmapped_as_one_stretch(void **state)
 
 static void a_growth_has_no_more_unmapped_than_it_lacks(void **state)
 {
-    (void)state;
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     struct flw_span *live = free_beside_one(domain), *run = NULL;
@@ -422,7 +414,6 @@ static void a_growth_has_no_more_unmapped_than_it_lacks(void **state)
 
 static void a_slab_grows_with_what_its_class_holds(void **state)
 {
-    (void)state;
     static struct flw_domain domain;
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         uint32_t smallest = flw_class_slab_units(c);

@@ -195,7 +195,6 @@ static void fill_with_holes(struct flw_domain *domain, struct flw_span *live[2])
 
 static void idle_memory_that_cannot_be_cut_stays_as_it_is(void **state)
 {
-    (void)state;
     struct flw_span *live[2], *aligned;
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
@@ -237,7 +236,6 @@ static void unmap_all_but_one(struct flw_domain *domain)
 
 static void what_is_not_unmapped_of_a_stretch_stays_as_it_was(void **state)
 {
-    (void)state;
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     unmap_all_but_one(domain);
@@ -252,7 +250,6 @@ static void what_is_not_unmapped_of_a_stretch_stays_as_it_was(void **state)
 
 static void a_stretch_that_cannot_be_divided_stays_set_aside(void **state)
 {
-    (void)state;
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     unmap_all_but_one(domain);
@@ -267,7 +264,6 @@ static void a_stretch_that_cannot_be_divided_stays_set_aside(void **state)
 
 static void a_segment_without_host_memory_leaves_nothing_behind(void **state)
 {
-    (void)state;
     struct flw_span *run = NULL;
     bed_begin(&bed, BED_SEGMENTS, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
@@ -295,7 +291,6 @@ static void a_segment_without_host_memory_leaves_nothing_behind(void **state)
 /* A growth that takes the end of a free run on its left, with fewer and fewer headers to cut with. */
 static void a_growth_without_host_memory_is_aligned_or_refused(void **state)
 {
-    (void)state;
     unsigned refused = 0;
     for (unsigned headers = 0; headers < 5; headers++) {
         struct flw_span *run = NULL;
@@ -331,7 +326,6 @@ static void a_growth_without_host_memory_is_aligned_or_refused(void **state)
 
 static void a_segment_at_any_address_serves_no_more_than_it_is(void **state)
 {
-    (void)state;
     struct flw_span *runs[12];
     begin_with(&odd_source);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
@@ -364,7 +358,6 @@ static void a_segment_at_any_address_serves_no_more_than_it_is(void **state)
 
 static void a_segment_beyond_the_tables_goes_back(void **state)
 {
-    (void)state;
     struct flw_span *run = NULL;
     begin_with(&far_source);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
@@ -389,7 +382,6 @@ static void release_to(uint64_t keep_bytes, uint64_t left_bytes)
 
 static void what_idles_among_what_is_allocated_goes_back(void **state)
 {
-    (void)state;
     const uint64_t each = 2 * FLW_MIB;
     for (unsigned source = 0; source < BED_SOURCES; source++) {
         struct flw_span *runs[12];
@@ -530,7 +522,6 @@ static void alloc_and_free(unsigned steps)
 
 static void every_block_is_found_whatever_a_cell_holds(void **state)
 {
-    (void)state;
     const struct flw_driver driver = bed.sim.cu;
     for (granularity = FLW_UNIT_BYTES; granularity <= 8 * FLW_MIB; granularity *= 2) {
         bed.sim.cu = driver;
@@ -557,14 +548,12 @@ static void every_block_is_found_whatever_a_cell_holds(void **state)
 
 static int begin(void **state)
 {
-    (void)state;
     bed.seed = flw_test_seed("unit.heap_edges");
     return flw_sim_open(&bed.sim) ? 0 : -1;
 }
 
 static int end(void **state)
 {
-    (void)state;
     flw_sim_close(&bed.sim);
     return 0;
 }

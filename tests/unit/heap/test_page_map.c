@@ -108,7 +108,6 @@ static fallow_status give_wild(uint64_t value, unsigned how)
 
 static void no_wild_pointer_is_taken_for_a_block(void **state)
 {
-    (void)state;
     fill_pools();
     uint64_t before = live_bytes(), tried = 0, accepted = 0;
     for (unsigned i = 0; tried < WILD; i++) {
@@ -132,7 +131,6 @@ static void no_wild_pointer_is_taken_for_a_block(void **state)
 
 static void a_block_survives_them_and_is_returned_once(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < BLOCKS; i++) {
         void *ptr = (void *)(uintptr_t)bed.live[i];
         assert_int_equal(fallow_free(bed.pool, ptr, bed.stream), FALLOW_OK);
@@ -143,7 +141,6 @@ static void a_block_survives_them_and_is_returned_once(void **state)
 
 static int begin(void **state)
 {
-    (void)state;
     if (!flw_sim_open(&bed.sim)) {
         return -1;
     }
@@ -161,7 +158,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     fallow_pool_destroy(bed.pool);
     fallow_pool_destroy(bed.other);
     bool is_clean =

@@ -21,7 +21,6 @@ static struct flw_tcache *cache;
 
 static int begin(void **state)
 {
-    (void)state;
     memset(spans, 0, sizeof spans);
     domain.seq = 1;
     cache = flw_tcache_create();
@@ -33,7 +32,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     flw_tcache_drop(cache);
     return 0;
 }
@@ -46,7 +44,6 @@ static bool push(unsigned span, uint32_t unit_count)
 
 static void a_run_serves_its_exact_size_with_the_sequence_number_of_its_free(void **state)
 {
-    (void)state;
     domain.seq = 41;
     assert_true(push(0, 40));
     domain.seq = 42;
@@ -63,7 +60,6 @@ static void a_run_serves_its_exact_size_with_the_sequence_number_of_its_free(voi
 
 static void the_limit_and_a_full_set_refuse_and_change_nothing(void **state)
 {
-    (void)state;
     cache->run_limit_bytes = 100 * FLW_UNIT_BYTES;
     assert_true(push(0, 60));
     spans[1].u.run.seq = 7;
@@ -86,7 +82,6 @@ static void the_limit_and_a_full_set_refuse_and_change_nothing(void **state)
 
 static void three_sizes_of_one_set_have_two_places(void **state)
 {
-    (void)state;
     uint32_t sizes[3] = {17}, found = 1;
     for (uint32_t units = 18; found < 3; units++) {
         if (flw_run_set_index(units) == flw_run_set_index(17)) {
@@ -107,7 +102,6 @@ static void three_sizes_of_one_set_have_two_places(void **state)
 
 static void random_programs_agree_with_a_list(void **state)
 {
-    (void)state;
     uint64_t seed = flw_test_seed("unit.run_cache"), bytes = 0;
     bool is_in[SPANS] = {false};
     uint32_t sizes[SIZES];
@@ -205,7 +199,6 @@ static struct flw_span *withdraw(struct two *two, uint32_t unit_count)
 
 static void what_one_cache_clears_another_of_its_domain_finds(void **state)
 {
-    (void)state;
     struct two two;
     two_begin(&two);
     for (unsigned i = 0; i < 5; i++) {
@@ -245,7 +238,6 @@ static void what_one_cache_clears_another_of_its_domain_finds(void **state)
 
 static void a_cache_alone_on_its_domain_clears_into_the_heap(void **state)
 {
-    (void)state;
     struct two two;
     two_begin(&two);
     two.domain->cache_count = 1;

@@ -162,19 +162,16 @@ static void run_program(unsigned steps, bool is_crowded)
 
 static void random_programs_agree_with_a_list(void **state)
 {
-    (void)state;
     run_program(20000, false);
 }
 
 static void a_crowded_bin_never_yields_a_run_that_does_not_fit(void **state)
 {
-    (void)state;
     run_program(10000, true);
 }
 
 static void an_exact_fit_in_the_own_bin_comes_before_a_larger_bin(void **state)
 {
-    (void)state;
     static const uint32_t units[] = {300, 288, 310, 304};
     memset(&bed.index, 0, sizeof bed.index);
     for (unsigned i = 0; i < 4; i++) {
@@ -190,7 +187,6 @@ static void an_exact_fit_in_the_own_bin_comes_before_a_larger_bin(void **state)
 
 static void a_run_that_alignment_makes_too_small_is_passed_over(void **state)
 {
-    (void)state;
     memset(&bed.index, 0, sizeof bed.index);
     bed.spans[0].u.run = (struct flw_run_part){.begin_unit = 1, .unit_count = 32};
     bed.spans[1].u.run = (struct flw_run_part){.begin_unit = 100, .unit_count = 64};
@@ -204,7 +200,6 @@ static void a_run_that_alignment_makes_too_small_is_passed_over(void **state)
 
 static void a_damaged_index_is_not_valid(void **state)
 {
-    (void)state;
     memset(&bed.index, 0, sizeof bed.index);
     bed.spans[0].u.run = (struct flw_run_part){.unit_count = 20};
     flw_run_index_insert(&bed.index, &bed.spans[0]);

@@ -67,7 +67,6 @@ static const char *broken(void)
 
 static void what_was_recorded_first_is_asked_for_first(void **state)
 {
-    (void)state;
     open_streams();
     for (unsigned i = STREAMS; i-- > 0;) {
         leave_fence(i);
@@ -86,7 +85,6 @@ static void what_was_recorded_first_is_asked_for_first(void **state)
 
 static void a_fence_that_is_not_done_hides_no_other(void **state)
 {
-    (void)state;
     for (unsigned done = 1; done < STREAMS; done++) {
         struct flw_domain *seen = NULL;
         open_streams();
@@ -107,7 +105,6 @@ static void a_fence_that_is_not_done_hides_no_other(void **state)
 /* As far as it has been asked: later ones of the stream go on standing. */
 static void a_fence_completes_its_own_stream_only_as_far_as_it_covers(void **state)
 {
-    (void)state;
     open_streams();
     leave_fence(0);
     leave_fence(1);
@@ -127,7 +124,6 @@ static void a_fence_completes_its_own_stream_only_as_far_as_it_covers(void **sta
 /* What a capture took is void: out of both lists, and its stream owes again. */
 static void a_fence_in_a_capture_is_not_asked_for(void **state)
 {
-    (void)state;
     CUgraph graph = NULL;
     open_streams();
     leave_fence(1);
@@ -173,7 +169,6 @@ static uint64_t questions_of(bool may_leap)
 
 static void fences_that_are_done_on_end_are_passed_over(void **state)
 {
-    (void)state;
     assert_int_equal(questions_of(false), FENCES);
     assert_int_equal(questions_of(true),
                      4 + (FENCES - 1 - 1 - 2 - 4) / 8); /* 1, 1, 2, 4, 8 at a time */
@@ -181,7 +176,6 @@ static void fences_that_are_done_on_end_are_passed_over(void **state)
 
 static void a_leap_to_a_fence_that_is_not_done_misses_none_that_is(void **state)
 {
-    (void)state;
     open_streams();
     for (unsigned i = 0; i < 3; i++) {
         leave_fence(0);
@@ -203,7 +197,6 @@ static void a_leap_to_a_fence_that_is_not_done_misses_none_that_is(void **state)
 /* Within a look; another look asks again. */
 static void whoever_was_not_done_is_not_asked_twice(void **state)
 {
-    (void)state;
     open_streams();
     leave_fence(0);
     leave_fence(1);
@@ -225,7 +218,6 @@ static void whoever_was_not_done_is_not_asked_twice(void **state)
 
 static void whoever_has_owed_for_longest_is_recorded_on_first(void **state)
 {
-    (void)state;
     open_streams();
     static const unsigned order[] = {3, 0, 4, 1};
     for (unsigned i = 0; i < 4; i++) {
@@ -248,7 +240,6 @@ static void whoever_has_owed_for_longest_is_recorded_on_first(void **state)
 /* What only caches hold is counted nowhere: the record is made all the same; not once the stream is retired. */
 static void what_lies_in_caches_is_owed_too(void **state)
 {
-    (void)state;
     open_streams();
     for (unsigned i = 0; i < 2; i++) {
         flw_lock_acquire(&bed.heap.lock);
@@ -278,7 +269,6 @@ static void what_lies_in_caches_is_owed_too(void **state)
 
 static void a_refused_record_is_owed_again(void **state)
 {
-    (void)state;
     open_streams();
     leave_run(0);
     assert_int_equal((bed.sim.fail)("cuEventRecord", 1, CUDA_ERROR_UNKNOWN, 0), 1);
@@ -294,7 +284,6 @@ static void a_refused_record_is_owed_again(void **state)
 /* Nobody records on it any more, whatever comes back to it. */
 static void a_lost_stream_owes_nothing(void **state)
 {
-    (void)state;
     open_streams();
     leave_run(0);
     struct flw_span *late = bed_obtain(&bed, domains[0], UNITS / 2);
@@ -318,7 +307,6 @@ static void a_set_of_domains_is_gone_through_in_order(void **state)
     enum {
         COUNT = sizeof places / sizeof *places
     };
-    (void)state;
     static struct flw_domain_set set;
     for (unsigned i = COUNT; i-- > 0;) {
         flw_domain_set_add(&set, &(struct flw_domain){.index = places[i]});
@@ -343,7 +331,6 @@ static void a_set_of_domains_is_gone_through_in_order(void **state)
 
 static void the_checker_sees_a_set_that_is_wrong(void **state)
 {
-    (void)state;
     open_streams();
     struct flw_domain_set *users = &bed.heap.open_users;
     flw_domain_set_add(users, domains[2]);
@@ -360,7 +347,6 @@ static void the_checker_sees_a_set_that_is_wrong(void **state)
 
 static void the_checker_sees_a_list_that_is_wrong(void **state)
 {
-    (void)state;
     open_streams();
     leave_fence(0);
     leave_fence(1);
@@ -426,7 +412,6 @@ static void the_checker_sees_a_list_that_is_wrong(void **state)
 
 static void the_checker_sees_a_batch_that_no_bit_tells_of(void **state)
 {
-    (void)state;
     enum {
         CLASS = 20
     };
@@ -450,7 +435,6 @@ static void the_checker_sees_a_batch_that_no_bit_tells_of(void **state)
 
 static void the_checker_sees_an_empty_slab_that_no_bit_tells_of(void **state)
 {
-    (void)state;
     enum {
         CLASS = 70
     };
@@ -470,7 +454,6 @@ static void the_checker_sees_an_empty_slab_that_no_bit_tells_of(void **state)
 
 static void the_checker_sees_a_deferred_run_that_nothing_holds_back(void **state)
 {
-    (void)state;
     open_streams();
     struct flw_span *run = bed_obtain(&bed, domains[0], UNITS);
     flw_lock_acquire(&bed.heap.lock);

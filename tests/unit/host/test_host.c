@@ -26,7 +26,6 @@ static void blocks_of_all_sizes_lie_apart_and_can_be_written(void **state)
     };
     struct host_bed bed;
     unsigned char *block[COUNT];
-    (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < COUNT; i++) {
         block[i] = host_alloc(&bed, sizes[i]);
@@ -51,7 +50,6 @@ static void a_block_comes_back_only_when_its_copy_is_done(void **state)
 {
     struct host_bed bed;
     size_t sizes[] = {4096, 1 * MIB, 16 * MIB};
-    (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < 3; i++) {
         unsigned char *first = host_alloc(&bed, sizes[i]), *second;
@@ -77,7 +75,6 @@ static void a_block_comes_back_only_when_its_copy_is_done(void **state)
 static void an_idle_block_is_allocated_again_at_once(void **state)
 {
     struct host_bed bed;
-    (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < 3; i++) {
         size_t bytes = i == 0 ? 512 : i == 1 ? 200 * KIB : 20 * MIB;
@@ -95,7 +92,6 @@ static void an_idle_block_is_allocated_again_at_once(void **state)
 static void an_announced_use_holds_a_block_back(void **state)
 {
     struct host_bed bed;
-    (void)state;
     host_begin(&bed);
     void *block = host_alloc(&bed, 2 * MIB);
     host_copy(&bed, block, 2 * MIB, bed.other);
@@ -114,7 +110,6 @@ static void an_announced_use_holds_a_block_back(void **state)
 static void both_streams_must_be_done(void **state)
 {
     struct host_bed bed;
-    (void)state;
     host_begin(&bed);
     void *block = host_alloc(&bed, 300);
     host_copy(&bed, block, 300, bed.other);
@@ -135,7 +130,6 @@ static void frees_share_events(void **state)
 {
     struct host_bed bed;
     void *block[256];
-    (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < 256; i++) {
         block[i] = host_alloc(&bed, 1024);
@@ -154,7 +148,6 @@ static void the_limit_is_kept_and_the_sentence_says_what_to_do(void **state)
 {
     struct host_bed bed;
     void *block = NULL, *held;
-    (void)state;
     host_begin_world(&bed, NULL);
     fallow_host_config config = host_config(&bed);
     config.limit_bytes = 20 * MIB;
@@ -183,7 +176,6 @@ static void the_limit_is_kept_and_the_sentence_says_what_to_do(void **state)
 static void at_the_limit_an_allocation_waits_for_copies(void **state)
 {
     struct host_bed bed;
-    (void)state;
     flw_sim_config world = flw_sim_config_default(5);
     world.schedule = FLW_SIM_RANDOM; /* work is done while the host asks */
     world.check = 1;
@@ -208,7 +200,6 @@ static void trim_gives_everything_idle_back(void **state)
     struct host_bed bed;
     void *block[100];
     size_t released = 0;
-    (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < 100; i++) {
         block[i] = host_alloc(&bed, (i % 5 + 1) * (i % 3 ? 3000 : 400 * KIB));
@@ -236,7 +227,6 @@ static void trim_keeps_what_it_was_asked_to(void **state)
 {
     struct host_bed bed;
     void *block[8];
-    (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < 8; i++) {
         block[i] = host_alloc(&bed, 8 * MIB);
@@ -256,7 +246,6 @@ static void other_pointers_are_answered(void **state)
     struct host_bed bed;
     int local = 0;
     char *small, *large;
-    (void)state;
     host_begin(&bed);
     small = host_alloc(&bed, 100);
     large = host_alloc(&bed, 1 * MIB);
@@ -281,7 +270,6 @@ static void absurd_arguments_are_refused(void **state)
     struct host_bed bed;
     void *block = &bed;
     fallow_host *none = NULL;
-    (void)state;
     host_begin(&bed);
     assert_int_equal(fallow_host_alloc(bed.host, 0, &block), FALLOW_OK);
     assert_null(block);
@@ -308,7 +296,6 @@ static void absurd_arguments_are_refused(void **state)
 static void live_blocks_are_reported_at_the_end(void **state)
 {
     struct host_bed bed;
-    (void)state;
     host_begin(&bed);
     (void)host_alloc(&bed, 1000);
     (void)host_alloc(&bed, 1 * MIB);
@@ -322,7 +309,6 @@ static void live_blocks_are_reported_at_the_end(void **state)
 static void memory_bound_to_a_node_is_registered(void **state)
 {
     struct host_bed bed;
-    (void)state;
     host_begin_world(&bed, NULL);
     fallow_host_config config = host_config(&bed);
     config.placement = FALLOW_HOST_ON_NODE;
@@ -351,7 +337,6 @@ static void memory_bound_to_a_node_is_registered(void **state)
 static void a_node_that_is_not_there_is_refused(void **state)
 {
     struct host_bed bed;
-    (void)state;
     host_begin_world(&bed, NULL);
     fallow_host_config config = host_config(&bed);
     config.placement = FALLOW_HOST_ON_NODE;
@@ -373,7 +358,6 @@ static int exit_code_of(pid_t child)
 static void a_forked_child_has_no_pools(void **state)
 {
     struct host_bed bed;
-    (void)state;
     host_begin(&bed);
     void *block = host_alloc(&bed, 1 * MIB);
     fflush(NULL);
@@ -395,7 +379,6 @@ static void a_forked_child_has_no_pools(void **state)
 
 static void a_program_may_exit_with_a_pool(void **state)
 {
-    (void)state;
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -414,7 +397,6 @@ static void a_context_that_is_gone_ends_in_device_lost(void **state)
     struct host_bed bed;
     CUcontext context = NULL;
     void *block = NULL;
-    (void)state;
     host_begin_world(&bed, NULL);
     fallow_pool *pool = NULL;
     assert_int_equal(bed.sim.cu.cuCtxCreate_v2(&context, 0, 0), 0);
@@ -434,7 +416,6 @@ static void a_context_that_is_gone_ends_in_device_lost(void **state)
 static void errno_is_the_callers(void **state)
 {
     struct host_bed bed;
-    (void)state;
     host_begin(&bed);
     errno = 1234;
     void *block = host_alloc(&bed, 50 * MIB);

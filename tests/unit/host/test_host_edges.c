@@ -30,7 +30,6 @@ static void use_in(struct host_bed *bed, CUcontext context, CUstream stream, voi
 /* With events recorded, with none, with the stream retired. */
 static void the_end_of_another_context_completes_its_work(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 4; i++) {
         struct host_bed bed;
         CUstream foreign = NULL;
@@ -82,7 +81,6 @@ static void a_handle_that_another_context_has_now_waits_for_that_too(void **stat
     CUcontext popped = NULL;
     CUdeviceptr device = 0;
     unsigned char byte = 0;
-    (void)state;
     host_begin(&bed);
     CUcontext old = begin_context(&bed, &foreign);
     void *block = host_alloc(&bed, 1000);
@@ -141,7 +139,6 @@ static void CUDA_CB try_to_allocate(void *context)
 static void a_host_function_gets_nothing_that_is_in_use(void **state)
 {
     struct host_bed bed;
-    (void)state;
     host_begin_world(&bed, NULL);
     fallow_host_config config = host_config(&bed);
     config.limit_bytes = SMALL_BYTES;
@@ -239,7 +236,6 @@ static void a_new_thread_does_not_answer_for_one_that_has_ended(void **state)
     pthread_t first, second, waiter;
     sem_t *signals[] = {&relay.first_is_ready, &relay.first_may_go_on, &relay.first_is_done,
                         &relay.second_may_begin, &relay.second_is_done};
-    (void)state;
     for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++) {
         assert_int_equal(sem_init(signals[i], 0, 0), 0);
     }
@@ -275,7 +271,6 @@ static void short_runs_do_not_hide_one_that_fits(void **state)
     };
     struct host_bed bed;
     void *shorts[SHORT], *large;
-    (void)state;
     for (unsigned pages = 39; pages <= 70; pages += 31) { /* in the same bin, in a later one */
         host_begin_world(&bed, NULL);
         fallow_host_config config = host_config(&bed);
@@ -308,7 +303,6 @@ static void small_blocks_take_pages_of_larger_ones_at_the_limit(void **state)
 {
     static const size_t sizes[] = {700, 5 * 4096};
     struct host_bed bed;
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         void *larger[300], *small = NULL;
         unsigned count = 0, small_count = 0;
@@ -333,7 +327,6 @@ static void small_blocks_take_pages_of_larger_ones_at_the_limit(void **state)
 /* Many small blocks share one driver call, even if each takes a page (host.h). */
 static void small_blocks_are_pinned_many_at_a_time(void **state)
 {
-    (void)state;
     struct host_bed bed;
     host_begin(&bed);
     for (unsigned i = 0; i < 16000; i++) {
@@ -346,7 +339,6 @@ static void small_blocks_are_pinned_many_at_a_time(void **state)
 
 static void a_destroyed_host_pool_stays_refused_after_hundreds_of_others(void **state)
 {
-    (void)state;
     struct host_bed bed;
     fallow_host_stats stats;
     void *ptr = NULL;

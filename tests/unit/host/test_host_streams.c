@@ -8,7 +8,6 @@ static void a_retired_stream_may_be_destroyed(void **state)
 {
     struct host_bed bed;
     CUstream stream = NULL;
-    (void)state;
     host_begin(&bed);
     assert_int_equal(bed.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
     void *block = host_alloc(&bed, 1 * MIB), *used = host_alloc(&bed, 1 * MIB);
@@ -33,7 +32,6 @@ static void a_lost_stream_is_covered_by_its_context(void **state)
 {
     struct host_bed bed;
     CUstream stream = NULL, heir = NULL;
-    (void)state;
     host_begin(&bed);
     assert_int_equal(bed.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
     void *block = host_alloc(&bed, 1000);
@@ -59,7 +57,6 @@ static void default_streams_are_streams(void **state)
 {
     struct host_bed bed;
     CUstream handles[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
-    (void)state;
     host_begin(&bed);
     for (unsigned i = 0; i < 3; i++) {
         void *block = host_alloc(&bed, 5000);
@@ -79,7 +76,6 @@ static void a_stream_of_another_context_is_waited_for(void **state)
     struct host_bed bed;
     CUcontext context = NULL, popped = NULL;
     CUstream foreign = NULL;
-    (void)state;
     host_begin(&bed);
     assert_int_equal(bed.sim.cu.cuCtxCreate_v2(&context, 0, 0), 0);
     assert_int_equal(bed.sim.cu.cuStreamCreate(&foreign, CU_STREAM_NON_BLOCKING), 0);
@@ -105,7 +101,6 @@ static void a_capture_is_neither_broken_nor_waited_for(void **state)
 {
     struct host_bed bed;
     CUgraph graph = NULL;
-    (void)state;
     host_begin(&bed);
     void *before = host_alloc(&bed, 1 * MIB);
     assert_int_equal(bed.sim.cu.cuStreamBeginCapture_v2(bed.stream, CU_STREAM_CAPTURE_MODE_GLOBAL),

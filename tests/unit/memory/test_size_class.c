@@ -9,7 +9,6 @@
 
 static void classes_grow_and_stand_where_the_formula_puts_them(void **state)
 {
-    (void)state;
     assert_true(flw_class_bytes(0) == 256);
     for (unsigned c = 1; c <= 8; c++) {
         assert_true(flw_class_bytes(c) == 512 * c);
@@ -28,7 +27,6 @@ static void classes_grow_and_stand_where_the_formula_puts_them(void **state)
 
 static void every_size_gets_the_smallest_class_that_holds_it(void **state)
 {
-    (void)state;
     unsigned expected = 0;
     for (uint64_t size = 1; size <= FLW_CLASS_MAX_BYTES; size++) {
         expected += size > flw_class_bytes(expected);
@@ -42,7 +40,6 @@ static void every_size_gets_the_smallest_class_that_holds_it(void **state)
 
 static void no_size_wastes_more_than_promised(void **state)
 {
-    (void)state;
     for (uint64_t size = 1; size <= FLW_CLASS_MAX_BYTES; size++) {
         uint64_t usable = flw_request_usable_bytes(size), waste = usable - size;
         bool is_kept = usable >= size && usable == flw_class_bytes(flw_class_of(size)) &&
@@ -65,7 +62,6 @@ static void no_size_wastes_more_than_promised(void **state)
 
 static void a_slab_is_the_fewest_units_with_a_tail_of_three_percent(void **state)
 {
-    (void)state;
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         uint64_t size = flw_class_bytes(c);
         uint32_t units = flw_class_slab_units(c);
@@ -83,7 +79,6 @@ static void a_slab_is_the_fewest_units_with_a_tail_of_three_percent(void **state
 
 static void an_aligned_class_is_the_smallest_multiple_that_fits(void **state)
 {
-    (void)state;
     for (uint64_t align = 1; align <= 4 * FLW_MIB; align *= 2) {
         for (uint64_t size = 1; size <= FLW_CLASS_MAX_BYTES + 4096; size += 509) {
             unsigned expected = FLW_CLASS_COUNT;

@@ -27,7 +27,6 @@ static void begin_world(bool without_vmm)
 
 static void a_device_that_can_remap_is_recognised_and_one_that_cannot_is_not(void **state)
 {
-    (void)state;
     struct flw_source source = {.driver = &sim.cu};
     bool can = false;
     begin_world(false);
@@ -42,7 +41,6 @@ static void a_device_that_can_remap_is_recognised_and_one_that_cannot_is_not(voi
 
 static void a_broken_answer_is_not_taken_for_a_device_that_cannot_remap(void **state)
 {
-    (void)state;
     struct flw_source source = {.driver = &sim.cu};
     bool can = true;
     begin_world(false);
@@ -53,7 +51,6 @@ static void a_broken_answer_is_not_taken_for_a_device_that_cannot_remap(void **s
 
 static void the_remapping_source_counts_its_calls_and_undoes_them(void **state)
 {
-    (void)state;
     _Atomic uint64_t calls = 0;
     struct flw_source source = {
         .ops = &flw_source_vmm, .driver = &sim.cu, .access_count = 1, .call_count = &calls};
@@ -99,7 +96,6 @@ static uint64_t map_row(struct flw_source *source, uint64_t handles[ROW])
 /* One call for a row; one each where that is refused, and from then on; none behind one that is refused. */
 static void a_row_of_mappings_is_unmapped_by_one_call(void **state)
 {
-    (void)state;
     static const struct {
         unsigned failing[2]; /* calls of cuMemUnmap, from 1; 0: none */
         CUresult answer;
@@ -143,7 +139,6 @@ static void a_row_of_mappings_is_unmapped_by_one_call(void **state)
 
 static void a_segment_is_one_allocation(void **state)
 {
-    (void)state;
     _Atomic uint64_t calls = 0;
     struct flw_source source = {.ops = &flw_source_slab, .driver = &sim.cu, .call_count = &calls};
     begin_world(true);
@@ -200,7 +195,6 @@ static void take_back(unsigned i)
 
 static void a_pool_without_vmm_allocates_frees_trims_and_keeps_nothing(void **state)
 {
-    (void)state;
     flw_sim_config sim_config = flw_sim_config_default(seed);
     sim_config.without_vmm = 1;
     sim_config.check = 1;
@@ -247,7 +241,6 @@ static void a_pool_without_vmm_allocates_frees_trims_and_keeps_nothing(void **st
 
 static void the_limit_holds_without_vmm_too(void **state)
 {
-    (void)state;
     begin_world(true);
     fallow_pool_config config;
     fallow_pool_config_init(&config);
@@ -318,13 +311,11 @@ static void dedicated_blocks_share_nothing(bool without_vmm)
 
 static void a_dedicated_block_has_its_handle_alone(void **state)
 {
-    (void)state;
     dedicated_blocks_share_nothing(false);
 }
 
 static void a_dedicated_block_has_its_segment_alone(void **state)
 {
-    (void)state;
     dedicated_blocks_share_nothing(true);
 }
 

@@ -20,7 +20,6 @@ static const fallow_mempool_id graph_id = {1, 0};
 
 static void nothing_is_made_before_it_is_needed(void **state)
 {
-    (void)state;
     fallow_pool *pool = (fallow_pool *)(void *)&sim;
     assert_int_equal(fallow_plugin_pool(0, FALLOW_PLUGIN_STREAM, 0, &pool), FALLOW_NOT_FOUND);
     assert_null(pool);
@@ -37,7 +36,6 @@ static void nothing_is_made_before_it_is_needed(void **state)
 
 static void settings_are_taken_until_there_is_a_pool(void **state)
 {
-    (void)state;
     int peer = 1;
     char name[] = "sim";
     fallow_pool_config config;
@@ -60,7 +58,6 @@ static void settings_are_taken_until_there_is_a_pool(void **state)
 
 static void memory_comes_back_in_stream_order(void **state)
 {
-    (void)state;
     void *first = take(3000, stream);
     give(first, 3000, stream);
     assert_ptr_equal(take(3000, stream), first);
@@ -74,7 +71,6 @@ static void memory_comes_back_in_stream_order(void **state)
 
 static void a_failure_is_null_and_a_line(void **state)
 {
-    (void)state;
     errno = EDOM;
     hold_stderr();
     void *ptr = fallow_torch_alloc(600 * (ssize_t)MIB, 0, stream);
@@ -98,7 +94,6 @@ static void a_failure_is_null_and_a_line(void **state)
 /* A C program cannot catch exceptions, so the plug-in throws none, even with a C++ runtime loaded. */
 static void a_failure_is_null_in_c_beside_a_cpp_runtime(void **state)
 {
-    (void)state;
     if (dlopen("libstdc++.so.6", RTLD_NOW | RTLD_GLOBAL) == NULL) {
         skip();
     }
@@ -111,7 +106,6 @@ static void a_failure_is_null_in_c_beside_a_cpp_runtime(void **state)
 
 static void what_the_other_pool_holds_is_given_up_for_a_request(void **state)
 {
-    (void)state;
     void *idle[3];
     for (int i = 0; i < 3; i++) {
         idle[i] = fallow_cupy_malloc(NULL, 150 * MIB, 0);
@@ -130,7 +124,6 @@ static void what_the_other_pool_holds_is_given_up_for_a_request(void **state)
 
 static void a_recorded_use_keeps_the_block(void **state)
 {
-    (void)state;
     void *ptr = fallow_torch_alloc(5000, 0, stream);
     assert_int_equal(sim.cu.cuStreamSynchronize(stream), 0); /* it has worked there before */
     use(ptr, 5000, other);
@@ -146,7 +139,6 @@ static void a_recorded_use_keeps_the_block(void **state)
 
 static void a_view_finds_its_block(void **state)
 {
-    (void)state;
     size_t bytes = 0;
     char *ptr = take(5000, stream);
     assert_ptr_equal(fallow_torch_base_alloc(ptr + 4999, &bytes), ptr);
@@ -158,7 +150,6 @@ static void a_view_finds_its_block(void **state)
 
 static void reset_gives_idle_memory_back(void **state)
 {
-    (void)state;
     give(take(64 * MIB, stream), 64 * MIB, stream);
     assert_true(flw_sim_read_ledger(&sim).given_bytes >= 64 * MIB);
     fallow_torch_reset(); /* a held device completes nothing that is only asked for */
@@ -171,7 +162,6 @@ static void reset_gives_idle_memory_back(void **state)
 
 static void no_block_comes_again_before_the_context_is_done_with_it(void **state)
 {
-    (void)state;
     uint64_t seed = 1;
     void *blocks[64] = {NULL};
     size_t sizes[64] = {0};
@@ -243,7 +233,6 @@ static void order_streams(CUstream before, CUstream after)
  * use. A torch pair that frees its own block passes that stream; every other free cannot. */
 static void every_pair_takes_back_the_blocks_of_every_other(void **state)
 {
-    (void)state;
     uint64_t seed = 3;
     struct {
         void *ptr;
@@ -280,7 +269,6 @@ static void every_pair_takes_back_the_blocks_of_every_other(void **state)
 
 static void blocks_of_another_pair_are_freed_inside_captures(void **state)
 {
-    (void)state;
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     void *ordered = take(300 * MIB, stream), *unordered[300];
     for (size_t i = 0; i < 300; i++) {
@@ -305,7 +293,6 @@ static void blocks_of_another_pair_are_freed_inside_captures(void **state)
 
 static void misuse_by_another_pair_is_refused(void **state)
 {
-    (void)state;
     char *ptr = take(5000, stream);
     hold_stderr();
     fallow_cupy_free(NULL, ptr + 512, 0);
@@ -339,7 +326,6 @@ static void *use_first(void *context)
 
 static void threads_that_come_first_make_one_pool(void **state)
 {
-    (void)state;
     pthread_t threads[8];
     fallow_pool *seen[8] = {NULL};
     for (int i = 0; i < 8; i++) {
@@ -356,7 +342,6 @@ static void threads_that_come_first_make_one_pool(void **state)
 
 static void a_memory_fraction_is_a_limit(void **state)
 {
-    (void)state;
     hold_stderr();
     void *ptr = fallow_torch_alloc(300 * (ssize_t)MIB, 1, NULL); /* a quarter of 1 GiB */
     assert_one_line_with(release_stderr(), "no 314572800 bytes on device 1");
@@ -377,7 +362,6 @@ static void a_memory_fraction_is_a_limit(void **state)
 
 static void after_a_lost_context_there_is_a_new_pool(void **state)
 {
-    (void)state;
     CUcontext context;
     void *old = fallow_torch_alloc(5000, 1, NULL);
     fallow_pool *lost = pool_of(1, FALLOW_PLUGIN_STREAM);
@@ -402,7 +386,6 @@ static void after_a_lost_context_there_is_a_new_pool(void **state)
 
 static void the_child_of_a_fork_has_no_pools(void **state)
 {
-    (void)state;
     int status = -1;
     void *parents = take(5000, stream);
     pid_t child = fork();
@@ -423,7 +406,6 @@ static void the_child_of_a_fork_has_no_pools(void **state)
 
 static void the_lines_come_to_an_end(void **state)
 {
-    (void)state;
     hold_stderr();
     for (int i = 0; i < 40; i++) {
         assert_null(fallow_torch_alloc(5, 99, stream));
@@ -483,7 +465,6 @@ static void fail_each_call(CUresult error)
 
 static void any_driver_call_may_fail_once(void **state)
 {
-    (void)state;
     static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY,    CUDA_ERROR_NOT_PERMITTED,
                                       CUDA_ERROR_NOT_SUPPORTED,    CUDA_ERROR_INVALID_VALUE,
                                       CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_UNKNOWN};
@@ -513,7 +494,6 @@ static void free_at_exit(void)
 
 static void frees_at_exit_are_safe(void **state)
 {
-    (void)state;
     kept_for_exit = take(5000, stream);
     assert_int_equal(atexit(free_at_exit), 0);
     assert_int_equal(flw_sim_print_violations(&sim), 0);

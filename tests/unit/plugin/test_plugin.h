@@ -116,7 +116,6 @@ static inline void end_capture(CUstream on)
 
 static inline int begin_world(void **state)
 {
-    (void)state;
     flw_sim_config world = flw_sim_config_default(7);
     world.schedule = FLW_SIM_HELD;
     world.check = 1;

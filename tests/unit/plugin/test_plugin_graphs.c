@@ -15,7 +15,6 @@ static const fallow_mempool_id tag_id = {9, FALLOW_MEMPOOL_TAG},
 
 static void graphs_of_one_id_share_their_memory(void **state)
 {
-    (void)state;
     fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
     begin_capture(stream);
     void *kept = take(5000, stream), *passing = take(9000, stream);
@@ -70,7 +69,6 @@ static bool is_leased(fallow_arena *arena, const fallow_layout *layout, CUstream
 /* A lease may be the first call in a capture, with the layout of the last lease or another layout. */
 static void a_lease_in_a_capture_is_pinned_before_any_allocation(void **state)
 {
-    (void)state;
     fallow_layout *layouts[2];
     fallow_region region = {.name = "x", .size_bytes = 40000};
     give(take(5000, stream), 5000, stream);
@@ -105,7 +103,6 @@ static void a_lease_in_a_capture_is_pinned_before_any_allocation(void **state)
 
 static void another_thread_and_another_stream_take_part(void **state)
 {
-    (void)state;
     pthread_t thread;
     CUevent fork_event, join_event;
     void *theirs = NULL;
@@ -134,7 +131,6 @@ static void another_thread_and_another_stream_take_part(void **state)
 
 static void two_captures_keep_apart_and_a_release_waits_for_both(void **state)
 {
-    (void)state;
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
     begin_capture(stream);
     void *mine = take(5000, stream);
@@ -161,7 +157,6 @@ static void two_captures_keep_apart_and_a_release_waits_for_both(void **state)
 
 static void a_pool_without_a_capture_is_a_tag(void **state)
 {
-    (void)state;
     fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
     void *ptr = take(5000, stream);
     assert_int_equal(block_of(ptr).tag, 7);
@@ -175,7 +170,6 @@ static void a_pool_without_a_capture_is_a_tag(void **state)
 
 static void a_capture_that_breaks_off_ends(void **state)
 {
-    (void)state;
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
     begin_capture(stream);
     void *captured = take(5000, stream);
@@ -218,7 +212,6 @@ static uint64_t calls_of_pairs(void)
 
 static void an_open_id_is_no_capture(void **state)
 {
-    (void)state;
     const fallow_mempool_id cases[] = {tag_id, graph_id, shared_id};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t most_calls = cases[i].second == FALLOW_MEMPOOL_TAG ? 0 : 100;
@@ -252,7 +245,6 @@ static void assert_tag(uint32_t tag)
 
 static void tags_nest_and_are_a_threads_own(void **state)
 {
-    (void)state;
     pthread_t thread;
     fallow_torch_begin_allocate_to_pool(0, tag_id, &sim);
     fallow_torch_begin_allocate_to_pool(0, inner_tag_id, &sim);
@@ -274,7 +266,6 @@ static void tags_nest_and_are_a_threads_own(void **state)
 
 static void no_capture_belongs_to_a_tag(void **state)
 {
-    (void)state;
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
     begin_capture(stream);
     fallow_torch_begin_allocate_to_pool(0, tag_id, &sim);
@@ -298,7 +289,6 @@ static void no_capture_belongs_to_a_tag(void **state)
 
 static void a_capture_begins_before_its_id_or_after_a_warm_up(void **state)
 {
-    (void)state;
     begin_capture(stream);
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
     void *captured = take(5000, stream);
@@ -319,7 +309,6 @@ static void a_capture_begins_before_its_id_or_after_a_warm_up(void **state)
 
 static void pools_in_context_order_see_a_capture(void **state)
 {
-    (void)state;
     for (int has_allocated = 0; has_allocated < 2; has_allocated++) {
         CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
         fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
@@ -353,7 +342,6 @@ static void begin_without_end(fallow_mempool_id id)
 
 static void a_begin_without_an_end_leaves_nothing_behind(void **state)
 {
-    (void)state;
     begin_without_end(third_id);
     use_context_order();
     begin_without_end(third_id);
@@ -383,7 +371,6 @@ static void a_begin_without_an_end_leaves_nothing_behind(void **state)
 
 static void the_last_release_ends_a_capture_that_is_open(void **state)
 {
-    (void)state;
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
     begin_capture(stream);
     give(take(5000, stream), 5000, stream);
@@ -449,7 +436,6 @@ static void *use_ids(void *context)
 
 static void threads_keep_to_their_ids(void **state)
 {
-    (void)state;
     pthread_t threads[THREADS];
     uint64_t numbers[THREADS];
     for (size_t i = 0; i < THREADS; i++) {
@@ -470,7 +456,6 @@ static void threads_keep_to_their_ids(void **state)
 
 static void an_unannounced_capture_is_told_what_to_do(void **state)
 {
-    (void)state;
     begin_capture(stream);
     hold_stderr();
     void *ptr = fallow_torch_alloc(33 * (ssize_t)MIB, 0, stream);
@@ -490,7 +475,6 @@ static int begin_configured_world(void **state)
 
 static int end_world(void **state)
 {
-    (void)state;
     destroy_pools();
     return 0;
 }

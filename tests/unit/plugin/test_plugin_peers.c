@@ -48,7 +48,6 @@ static void give_on(int device, void *ptr)
 
 static void one_device_asks_nothing_and_grants_nothing(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         void *ptr = take_on(0, 64 * MIB);
         assert_int_equal(access_of(ptr, 1), CU_MEM_ACCESS_FLAGS_PROT_NONE);
@@ -61,7 +60,6 @@ static void one_device_asks_nothing_and_grants_nothing(void **state)
 
 static void devices_in_use_access_each_others_memory(void **state)
 {
-    (void)state;
     void *before = take_on(0, 64 * MIB);
     hold_stderr();
     fallow_cupy_free(NULL, fallow_cupy_malloc(NULL, 5000, 1),
@@ -98,7 +96,6 @@ static void *take_from_a_new_pool(const char *refused)
 
 static void a_driver_that_refuses_is_a_line(void **state)
 {
-    (void)state;
     void *kept = take_on(0, 64 * MIB);
     give_on(1, take_on(1, 5000));
     assert_int_equal(fallow_pool_deny_peer(pool_of(0, FALLOW_PLUGIN_STREAM), 1), FALLOW_OK);
@@ -115,7 +112,6 @@ static void a_driver_that_refuses_is_a_line(void **state)
 
 static void a_pool_that_sleeps_meets_its_peers(void **state)
 {
-    (void)state;
     fallow_pool *pool = pool_of(0, FALLOW_PLUGIN_STREAM);
     void *kept = take_on(0, 64 * MIB);
     assert_int_equal(fallow_pool_sleep(pool, NULL), FALLOW_OK);
@@ -130,7 +126,6 @@ static void a_pool_that_sleeps_meets_its_peers(void **state)
 
 static int begin_devices(void **state)
 {
-    (void)state;
     flw_sim_config world = flw_sim_config_default(7);
     fallow_pool_config config;
     fallow_pool_config_init(&config);
@@ -156,7 +151,6 @@ static int begin_devices(void **state)
 
 static int end_world(void **state)
 {
-    (void)state;
     destroy_pools();
     return 0;
 }

@@ -18,7 +18,6 @@ static bool read_text(const char *text, fallow_pool_config *config)
 
 static void every_key_is_a_field(void **state)
 {
-    (void)state;
     fallow_pool_config config;
     assert_true(read_text("limit:20G,economy:memory_first,reuse:completed,decay:500,"
                           "page_source:segments,one_handle:64M,checks:poison+quarantine,driver:sim",
@@ -49,7 +48,6 @@ static void every_key_is_a_field(void **state)
 
 static void what_it_cannot_read_leaves_defaults(void **state)
 {
-    (void)state;
     const char *const wrong[] = {"limit:20G,colour:red",
                                  "limit",
                                  "limit:",

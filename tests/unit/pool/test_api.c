@@ -8,7 +8,6 @@
 
 static void size_zero_and_null_are_nothing(void **state)
 {
-    (void)state;
     struct api api;
     void *ptr = &api;
     api_begin_with_pool(&api);
@@ -25,7 +24,6 @@ static void size_zero_and_null_are_nothing(void **state)
 
 static void absurd_sizes_and_missing_results_are_refused(void **state)
 {
-    (void)state;
     struct api api;
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - 4095, SIZE_MAX / 2 + 1};
     api_begin_with_pool(&api);
@@ -53,7 +51,6 @@ static void absurd_sizes_and_missing_results_are_refused(void **state)
 
 static void a_hit_makes_no_driver_call_and_changes_no_errno(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     void *ptr = api_alloc(&api, 5000, api.stream);
@@ -73,7 +70,6 @@ static void a_hit_makes_no_driver_call_and_changes_no_errno(void **state)
 
 static void errno_survives_a_miss_and_a_failure(void **state)
 {
-    (void)state;
     struct api api;
     void *ptr = NULL;
     api_begin_with_pool(&api);
@@ -103,7 +99,6 @@ static void play_step(struct api *api, CUstream stream)
 
 static void a_repeating_step_makes_no_driver_call_after_two(void **state)
 {
-    (void)state;
     struct api api;
     flw_sim_config world = flw_sim_config_default(3);
     world.schedule = FLW_SIM_HELD;
@@ -127,7 +122,6 @@ static void a_repeating_step_makes_no_driver_call_after_two(void **state)
 
 static void memory_of_another_stream_is_taken_with_a_wait_on_the_device(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -149,7 +143,6 @@ static void memory_of_another_stream_is_taken_with_a_wait_on_the_device(void **s
 
 static void reuse_policies_forbid_what_they_name(void **state)
 {
-    (void)state;
     static const fallow_reuse_policy policies[] = {FALLOW_REUSE_COMPLETED,
                                                    FALLOW_REUSE_SAME_STREAM};
     for (size_t i = 0; i < 2; i++) {
@@ -238,7 +231,6 @@ static unsigned reused_by_another(fallow_reuse_policy policy, size_t bytes, size
 
 static void complete_memory_stays_with_its_stream_where_the_policy_says_so(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {5000, 60000, 900000, 3 * MIB};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (size_t mix = 2; mix <= OWNED + 1; mix += OWNED - 1) {
@@ -251,7 +243,6 @@ static void complete_memory_stays_with_its_stream_where_the_policy_says_so(void 
 
 static void kept_memory_serves_its_stream_again_and_moves_at_the_limit(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -280,7 +271,6 @@ static void kept_memory_serves_its_stream_again_and_moves_at_the_limit(void **st
 
 static void a_failure_for_room_is_explained(void **state)
 {
-    (void)state;
     struct api api;
     void *ptr = NULL;
     fallow_oom_report report;
@@ -316,7 +306,6 @@ static void a_failure_for_room_is_explained(void **state)
 
 static void trim_of_an_idle_pool_leaves_nothing(void **state)
 {
-    (void)state;
     struct api api;
     flw_sim_config world =
         flw_sim_config_default(5); /* random: the fences that trim records come */
@@ -336,7 +325,6 @@ static void trim_of_an_idle_pool_leaves_nothing(void **state)
 
 static void a_request_carries_its_tag_and_wishes(void **state)
 {
-    (void)state;
     struct api api;
     void *ptr = NULL;
     fallow_block info;
@@ -370,7 +358,6 @@ static void a_request_carries_its_tag_and_wishes(void **state)
 
 static void an_exportable_block_lies_in_one_handle(void **state)
 {
-    (void)state;
     struct api api;
     void *ptr = NULL;
     fallow_block info;
@@ -396,7 +383,6 @@ static void an_exportable_block_lies_in_one_handle(void **state)
 
 static void a_retired_streams_handle_can_be_a_new_stream(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     for (unsigned i = 0; i < 50; i++) {
@@ -416,7 +402,6 @@ static void a_retired_streams_handle_can_be_a_new_stream(void **state)
 
 static void a_stream_destroyed_without_retire_is_noticed_where_streams_may_die(void **state)
 {
-    (void)state;
     struct api api;
     void *ptr = NULL;
     api_begin(&api, NULL);
@@ -442,7 +427,6 @@ static void a_stream_destroyed_without_retire_is_noticed_where_streams_may_die(v
 
 static void a_block_names_the_stream_that_allocated_it_and_so_does_the_report(void **state)
 {
-    (void)state;
     struct api api;
     fallow_block info = {.struct_size = sizeof info};
     fallow_oom_report report;
@@ -484,7 +468,6 @@ static void a_block_names_the_stream_that_allocated_it_and_so_does_the_report(vo
 
 static void the_report_names_the_largest_owners_small_blocks_and_large(void **state)
 {
-    (void)state;
     struct api api;
     fallow_oom_report report;
     void *ptr = NULL;
@@ -522,7 +505,6 @@ static void the_report_names_the_largest_owners_small_blocks_and_large(void **st
 
 static void every_status_has_a_name_and_a_sentence(void **state)
 {
-    (void)state;
 #define X(name, value, text)                                                 \
     assert_string_equal(fallow_status_name(FALLOW_##name), "FALLOW_" #name); \
     assert_string_equal(fallow_status_message(FALLOW_##name), text);

@@ -118,7 +118,6 @@ static void expect_usual(const struct answers *answers, const void *ptr)
 
 static void what_libraries_ask_of_segments_is_answered_as_natively(void **state)
 {
-    (void)state;
     struct api api;
     begin(&api, FALLOW_PAGES_SEGMENTS);
     assert_int_equal(api_stats(&api).page_source, FALLOW_PAGES_SEGMENTS);
@@ -140,7 +139,6 @@ static void what_libraries_ask_of_segments_is_answered_as_natively(void **state)
 /* Allocate random sizes, some aligned, with random lifetimes: a large block always fills its segment. */
 static void a_large_segment_is_never_split(void **state)
 {
-    (void)state;
     struct api api;
     void *blocks[24] = {NULL};
     const size_t large = 4 * MIB;
@@ -179,7 +177,6 @@ static void a_large_segment_is_never_split(void **state)
 
 static void a_freed_segment_of_four_gib_serves_no_block_of_one(void **state)
 {
-    (void)state;
     struct api api;
     begin(&api, FALLOW_PAGES_SEGMENTS);
     void *ptr = api_alloc(&api, 4 * ONE_HANDLE, api.stream);
@@ -198,7 +195,6 @@ static void a_freed_segment_of_four_gib_serves_no_block_of_one(void **state)
 
 static void what_libraries_ask_of_handles_is_answered(void **state)
 {
-    (void)state;
     struct api api;
     begin(&api, FALLOW_PAGES_AUTOMATIC);
     static const size_t sizes[] = {5000, 3 * MIB, 40 * MIB + 5};
@@ -218,7 +214,6 @@ static void what_libraries_ask_of_handles_is_answered(void **state)
 
 static void a_handle_says_what_it_was_made_with(void **state)
 {
-    (void)state;
     struct api api;
     for (unsigned refused = 0; refused < 2; refused++) {
         CUmemAllocationProp properties = {0};
@@ -283,7 +278,6 @@ static uint64_t creates(struct api *api)
 /* Each block has what libraries see of it, and its handle is allocated again at once. */
 static void large_blocks_are_seen_whole_in_automatic_mode(void **state)
 {
-    (void)state;
     struct api api;
     static const size_t sizes[] = {ONE_HANDLE, ONE_HANDLE + 5, 3 * ONE_HANDLE + 7 * MIB};
     begin_with(&api, 0, 0);
@@ -315,7 +309,6 @@ static void large_blocks_are_seen_whole_in_automatic_mode(void **state)
  * handle. */
 static void a_large_handle_serves_nothing_else(void **state)
 {
-    (void)state;
     struct api api;
     void *smalls[32];
     begin_with(&api, 64 * MIB, 0);
@@ -352,7 +345,6 @@ static void take_turns(struct api *api, unsigned turns)
 
 static void where_large_blocks_come_and_go_only_larger_ones_have_a_handle(void **state)
 {
-    (void)state;
     struct api api;
     begin_with(&api, 0, 0);
     take_turns(&api, 8);
@@ -379,7 +371,6 @@ static void where_large_blocks_come_and_go_only_larger_ones_have_a_handle(void *
 /* What has a handle from before that serves its size still. */
 static void a_large_handle_outlives_the_size_from_which_they_are_made(void **state)
 {
-    (void)state;
     struct api api;
     fallow_request request;
     void *again = NULL;
@@ -408,7 +399,6 @@ static void a_large_handle_outlives_the_size_from_which_they_are_made(void **sta
  * get those. */
 static void without_memory_for_a_large_handle_small_ones_serve(void **state)
 {
-    (void)state;
     struct api api;
     for (unsigned is_named = 0; is_named < 2; is_named++) {
         void *ptr = NULL;
@@ -433,7 +423,6 @@ static void expect_whole(struct api *api, const void *ptr)
 
 static void large_blocks_sleep_and_are_exported(void **state)
 {
-    (void)state;
     struct api api;
     begin_with(&api, 64 * MIB, 0);
     void *kept = api_alloc(&api, 70 * MIB, api.stream);
@@ -455,7 +444,6 @@ static void large_blocks_sleep_and_are_exported(void **state)
 
 static void large_blocks_change_hands(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     begin_with(&api, 64 * MIB, 0);
@@ -504,7 +492,6 @@ static unsigned churn(struct api *api, size_t least)
 
 static void from_one_handle_bytes_on_a_block_lies_in_one_handle(void **state)
 {
-    (void)state;
     struct api api;
     static const size_t limits[] = {0, (size_t)1 << 30};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {

@@ -10,7 +10,6 @@
 
 static void an_unannounced_capture_is_refused_and_survives(void **state)
 {
-    (void)state;
     struct api api;
     void *ptr = &api;
     api_begin_with_pool(&api);
@@ -48,7 +47,6 @@ static void begin_with_one_captured(struct api *api, flw_sim_schedule schedule)
 /* What was freed on a captured stream comes back after the capture; what others freed, while it goes on. */
 static void a_trim_waits_for_the_streams_that_are_not_captured(void **state)
 {
-    (void)state;
     struct api api;
     size_t released = 0;
     begin_with_one_captured(&api, FLW_SIM_RANDOM);
@@ -62,7 +60,6 @@ static void a_trim_waits_for_the_streams_that_are_not_captured(void **state)
 
 static void an_allocation_waits_for_the_streams_that_are_not_captured(void **state)
 {
-    (void)state;
     struct api api;
     CUstream third = NULL;
     begin_with_one_captured(&api, FLW_SIM_HELD); /* only a wait without end ends it */
@@ -75,7 +72,6 @@ static void an_allocation_waits_for_the_streams_that_are_not_captured(void **sta
 
 static void captured_memory_keeps_its_address_until_release(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     fallow_block info;
@@ -124,7 +120,6 @@ static void captured_memory_keeps_its_address_until_release(void **state)
 
 static void ordinary_memory_freed_inside_a_capture_waits_for_its_end(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     api_begin_with_pool(&api);
@@ -146,7 +141,6 @@ static void ordinary_memory_freed_inside_a_capture_waits_for_its_end(void **stat
 
 static void a_joined_stream_is_served_from_the_capture(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     CUevent event = NULL;
@@ -179,7 +173,6 @@ static void a_joined_stream_is_served_from_the_capture(void **state)
 
 static void a_capture_has_room_for_32_streams(void **state)
 {
-    (void)state;
     enum {
         ROOM = 32
     };
@@ -203,7 +196,6 @@ static void a_capture_has_room_for_32_streams(void **state)
 
 static void a_capture_that_is_over_is_refused(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL, *second = NULL;
     api_begin_with_pool(&api);
@@ -223,7 +215,6 @@ static void a_capture_that_is_over_is_refused(void **state)
 
 static void a_pool_may_be_destroyed_with_a_capture_open(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     api_begin_with_pool(&api);
@@ -287,14 +278,12 @@ static void cross_streams(size_t bytes, bool announces)
 
 static void a_captured_block_freed_on_another_stream_is_that_streams(void **state)
 {
-    (void)state;
     cross_streams(5000, false);
     cross_streams(3 * MIB, false);
 }
 
 static void a_captured_block_with_announced_uses_waits_for_release(void **state)
 {
-    (void)state;
     cross_streams(5000, true);
     cross_streams(3 * MIB, true);
 }
@@ -336,7 +325,6 @@ static void outlive(size_t bytes, bool announces, bool is_captured_again)
 
 static void a_block_that_outlives_its_capture_waits_for_announced_uses(void **state)
 {
-    (void)state;
     outlive(5000, true, false);
     outlive(3 * MIB, true, false);
     outlive(5000, true, true);
@@ -344,7 +332,6 @@ static void a_block_that_outlives_its_capture_waits_for_announced_uses(void **st
 
 static void a_block_that_outlives_its_capture_is_parked_by_the_next(void **state)
 {
-    (void)state;
     outlive(5000, false, true);
     outlive(3 * MIB, false, true);
 }
@@ -444,7 +431,6 @@ static void end_inside_an_allocation(size_t bytes, bool takes_place)
 
 static void a_capture_released_inside_an_allocation_is_given_up_after_it(void **state)
 {
-    (void)state;
     end_inside_an_allocation(5000, false);
     end_inside_an_allocation(3 * MIB, false);
     end_inside_an_allocation(5000, true);
@@ -454,7 +440,6 @@ static void a_capture_released_inside_an_allocation_is_given_up_after_it(void **
 /* A synchronisation of the context would kill the capture. */
 static void a_pool_is_destroyed_beside_another_pools_capture(void **state)
 {
-    (void)state;
     struct api api;
     fallow_pool *other = NULL;
     fallow_capture *capture = NULL;
@@ -521,7 +506,6 @@ static void expect_not_given_away(struct api *api, size_t bytes)
 
 static void a_graphs_memory_outlives_the_work_of_its_dead_stream(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     CUgraphExec executable = NULL;
@@ -544,7 +528,6 @@ static void a_graphs_memory_outlives_the_work_of_its_dead_stream(void **state)
 
 static void a_block_parked_by_a_capture_outlives_the_work_of_its_dead_stream(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     begin_where_streams_may_die(&api);

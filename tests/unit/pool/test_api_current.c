@@ -215,20 +215,17 @@ static void live_with_all(bool wants_context)
 
 static void a_pool_serves_whichever_context_is_current(void **state)
 {
-    (void)state;
     live_with_all(false);
 }
 
 static void a_driver_that_wants_a_context_for_every_call_gets_it(void **state)
 {
-    (void)state;
     live_with_all(true);
 }
 
 /* The frame itself, where the thread's capture mode is its current context's. */
 static void what_the_current_context_died_of_is_no_answer_about_the_mode(void **state)
 {
-    (void)state;
     static const CUresult answers[] = {CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED,
                                        CUDA_ERROR_ILLEGAL_ADDRESS};
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
@@ -250,7 +247,6 @@ static void what_the_current_context_died_of_is_no_answer_about_the_mode(void **
 /* A stream of the other context announced a use, or asks for memory; then that context breaks, or ends. */
 static void the_end_of_a_users_context_is_not_the_pools(void **state)
 {
-    (void)state;
     for (unsigned n = 0; n < 8; n++) {
         struct api api;
         CUcontext other = NULL, popped;

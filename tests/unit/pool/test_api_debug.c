@@ -58,7 +58,6 @@ static uint64_t damages(struct api *api)
 
 static void a_new_block_is_poisoned_with_a_pattern_and_its_complement(void **state)
 {
-    (void)state;
     struct api api;
     unsigned char first[1000], second[1000];
     begin_with_checks(&api, FALLOW_CHECK_POISON);
@@ -77,7 +76,6 @@ static void a_new_block_is_poisoned_with_a_pattern_and_its_complement(void **sta
 
 static void a_zeroed_block_is_zero_all_the_same(void **state)
 {
-    (void)state;
     struct api api;
     unsigned char bytes[777];
     void *ptr = NULL;
@@ -114,7 +112,6 @@ static void expect_damage(size_t size, int64_t offset, const char *in_log)
 
 static void a_byte_outside_a_block_is_found_after_its_free(void **state)
 {
-    (void)state;
     expect_damage(1000, 1000, "at offset 1000");
     expect_damage(1000, 1511, "at offset 1511");
     expect_damage(1000, -1, "at offset -1");
@@ -126,7 +123,6 @@ static void a_byte_outside_a_block_is_found_after_its_free(void **state)
 
 static void damage_before_and_behind_a_block_is_reported_twice(void **state)
 {
-    (void)state;
     struct api api;
     begin_with_checks(&api, FALLOW_CHECK_RED_ZONES);
     unsigned char *ptr = api_alloc(&api, 1000, api.stream);
@@ -140,7 +136,6 @@ static void damage_before_and_behind_a_block_is_reported_twice(void **state)
 
 static void a_check_that_the_driver_refuses_to_answer_for_is_counted(void **state)
 {
-    (void)state;
     struct api api;
     begin_with_checks(&api, FALLOW_CHECK_RED_ZONES);
     for (uint64_t i = 1; i <= 3; i++) {
@@ -156,7 +151,6 @@ static void a_check_that_the_driver_refuses_to_answer_for_is_counted(void **stat
 
 static void zones_keep_alignment_and_every_size_of_block(void **state)
 {
-    (void)state;
     struct api api;
     begin_with_checks(&api, ALL_CHECKS);
     for (size_t align = 256; align <= 2 * MIB; align *= 2) {
@@ -177,7 +171,6 @@ static void zones_keep_alignment_and_every_size_of_block(void **state)
 
 static void a_free_on_another_stream_is_checked_too(void **state)
 {
-    (void)state;
     struct api api;
     begin_with_checks(&api, FALLOW_CHECK_RED_ZONES);
     for (int planted = 0; planted < 2; planted++) {
@@ -193,7 +186,6 @@ static void a_free_on_another_stream_is_checked_too(void **state)
 
 static void the_allocating_stream_may_be_gone_at_the_free(void **state)
 {
-    (void)state;
     struct api api;
     begin_with_checks(&api, ALL_CHECKS);
     for (int i = 0; i < 10; i++) {
@@ -211,7 +203,6 @@ static void the_allocating_stream_may_be_gone_at_the_free(void **state)
 
 static void a_write_after_the_free_is_found_when_quarantine_ends(void **state)
 {
-    (void)state;
     struct api api;
     begin_with_checks(&api, FALLOW_CHECK_QUARANTINE);
     unsigned char *ptr = api_alloc(&api, 5000, api.stream);
@@ -227,7 +218,6 @@ static void a_write_after_the_free_is_found_when_quarantine_ends(void **state)
 
 static void a_stale_free_is_refused_while_the_block_is_in_quarantine(void **state)
 {
-    (void)state;
     struct api api;
     begin_with_checks(&api, FALLOW_CHECK_QUARANTINE);
     void *stale = api_alloc(&api, 5000, api.stream);
@@ -244,7 +234,6 @@ static void a_stale_free_is_refused_while_the_block_is_in_quarantine(void **stat
 
 static void a_freed_block_written_at_both_ends_counts_once(void **state)
 {
-    (void)state;
     struct api api;
     begin_with_checks(&api, FALLOW_CHECK_QUARANTINE);
     unsigned char *ptr = api_alloc(&api, 5000, api.stream);
@@ -267,7 +256,6 @@ static int count_calls(void *context, size_t size, fallow_stream stream)
 
 static void quarantine_gives_way_before_an_allocation_fails(void **state)
 {
-    (void)state;
     struct api api;
     unsigned calls = 0;
     void *none = &api;
@@ -314,7 +302,6 @@ static void *trim_and_take(void *argument)
 /* The handle means the calling thread's stream: later, in another thread, it names another. */
 static void what_a_thread_freed_on_its_default_stream_stays_in_its_order(void **state)
 {
-    (void)state;
     struct api api;
     pthread_t thread;
     void *good = NULL;
@@ -357,7 +344,6 @@ static void take_out_elsewhere(struct api *api)
 
 static void a_stream_that_may_die_takes_nothing_out_of_quarantine(void **state)
 {
-    (void)state;
     struct api api;
     begin_backed(&api);
     fallow_pool_config config = api_config(&api);
@@ -372,7 +358,6 @@ static void a_stream_that_may_die_takes_nothing_out_of_quarantine(void **state)
 
 static void a_recycled_handle_takes_nothing_out_of_quarantine(void **state)
 {
-    (void)state;
     struct api api;
     begin_backed(&api);
     fallow_pool_config config = api_config(&api);
@@ -388,7 +373,6 @@ static void a_recycled_handle_takes_nothing_out_of_quarantine(void **state)
 
 static void wild_interior_and_double_frees_are_refused(void **state)
 {
-    (void)state;
     struct api api;
     begin_with_checks(&api, FALLOW_CHECK_RED_ZONES);
     unsigned char *ptr = api_alloc(&api, 5000, api.stream);
@@ -404,7 +388,6 @@ static void wild_interior_and_double_frees_are_refused(void **state)
 
 static void a_block_is_described_without_its_zones(void **state)
 {
-    (void)state;
     struct api api;
     fallow_block info;
     unsigned long long id = 0;
@@ -424,7 +407,6 @@ static void a_block_is_described_without_its_zones(void **state)
 
 static void inside_a_capture_nothing_is_done_and_that_is_counted(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     begin_with_checks(&api, ALL_CHECKS);
@@ -450,7 +432,6 @@ static void inside_a_capture_nothing_is_done_and_that_is_counted(void **state)
 
 static void checks_that_need_contents_are_refused_where_there_are_none(void **state)
 {
-    (void)state;
     static const uint32_t checks[] = {FALLOW_CHECK_POISON, FALLOW_CHECK_RED_ZONES,
                                       FALLOW_CHECK_QUARANTINE};
     struct api api;
@@ -467,7 +448,6 @@ static void checks_that_need_contents_are_refused_where_there_are_none(void **st
 
 static void a_device_that_is_full_at_create_is_told_apart(void **state)
 {
-    (void)state;
     struct api api;
     flw_sim_config world = flw_sim_config_default(7);
     world.backed = 1;
@@ -498,7 +478,6 @@ static void count_leaks(void *context, fallow_log_level level, const char *messa
 
 static void leaks_are_listed_the_largest_first(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL); /* addresses only will do */
     fallow_pool_config config = api_config(&api);
@@ -515,7 +494,6 @@ static void leaks_are_listed_the_largest_first(void **state)
 
 static void a_lost_device_ends_the_checks_quietly(void **state)
 {
-    (void)state;
     struct api api;
     begin_with_checks(&api, ALL_CHECKS);
     void *kept = api_alloc(&api, 5000, api.stream);
@@ -544,7 +522,6 @@ static void end_the_context(void *context, fallow_log_level level, const char *m
 /* As another thread may: the first zone was read, the second is still to be. */
 static void a_context_that_ends_in_the_middle_of_a_comparison_leaves_what_it_reads(void **state)
 {
-    (void)state;
     struct api api;
     flw_sim_config world = flw_sim_config_default(7);
     world.backed = 1;
@@ -569,7 +546,6 @@ static void a_context_that_ends_in_the_middle_of_a_comparison_leaves_what_it_rea
 
 static void checks_without_registered_memory_are_refused_and_leave_nothing(void **state)
 {
-    (void)state;
     static const struct {
         CUresult error;
         fallow_status status;

@@ -10,7 +10,6 @@
 
 static void a_driver_that_is_too_old_is_refused_by_name(void **state)
 {
-    (void)state;
     struct api api;
     flw_sim_config world = flw_sim_config_default(1);
     api_begin(&api, NULL);
@@ -28,7 +27,6 @@ static void a_driver_that_is_too_old_is_refused_by_name(void **state)
 
 static void a_library_that_is_no_driver_is_named(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -47,7 +45,6 @@ static void a_library_that_is_no_driver_is_named(void **state)
  * says which call it was or what to do, and nothing left behind. */
 static void every_failing_call_of_create_is_explained_and_leaves_nothing(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -81,7 +78,6 @@ static void every_failing_call_of_create_is_explained_and_leaves_nothing(void **
 
 static void a_peer_that_cannot_be_one_is_refused(void **state)
 {
-    (void)state;
     struct api api;
     flw_sim_config world = flw_sim_config_default(1);
     static const struct {
@@ -139,7 +135,6 @@ static void *come_and_go(void *argument)
 
 static void a_pool_may_end_while_another_asks_it_for_memory(void **state)
 {
-    (void)state;
     struct api api;
     struct neighbour neighbour = {.stops = false};
     pthread_t thread;
@@ -188,7 +183,6 @@ static void refuse_from_now_on(struct api *api, const char *entry, CUresult erro
 
 static void a_refused_growth_costs_the_request_and_names_the_call(void **state)
 {
-    (void)state;
     static const char *const entries[] = {"cuMemCreate", "cuMemMap", "cuMemSetAccess"};
     for (size_t i = 0; i < 3 * sizeof refusals / sizeof *refusals; i++) {
         const char *entry = entries[i % 3], *call = NULL;
@@ -256,7 +250,6 @@ static void expect_refused(struct api *api, size_t bytes)
 /* Calls are counted, not timed. Every request that fails has asked: so the first after the end is served. */
 static void a_lasting_refusal_costs_each_request_one_question(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < LASTING; i++) {
         struct api api;
         begin_refused(&api, i);
@@ -285,7 +278,6 @@ static void a_lasting_refusal_costs_each_request_one_question(void **state)
 /* What a pool released to make room for something else would not come again. */
 static void a_refused_pool_allocates_what_it_has(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < LASTING; i++) {
         struct api api;
         begin_refused(&api, i);
@@ -305,7 +297,6 @@ static void a_refused_pool_allocates_what_it_has(void **state)
 /* A handle that was unmapped for a larger request in vain is mapped again, though more than is asked for. */
 static void a_handle_that_was_moved_in_vain_serves_what_is_smaller(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     void *ptr = api_must_alloc(&api, IDLE_BYTES, 0, FALLOW_REQUEST_DEDICATED);
@@ -371,7 +362,6 @@ static void begin_over(struct api *api, size_t i, size_t limit_bytes, void **pie
 /* The second size is like what was refused: one request may fail before what idles is given for it. */
 static void what_was_refused_once_is_exchanged_for_what_idles(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {30 * MIB, 45 * MIB};
     for (size_t n = 0; n < 2 * OVER; n++) {
         struct api api;
@@ -394,7 +384,6 @@ static void what_was_refused_once_is_exchanged_for_what_idles(void **state)
 /* Large handles are refused, and smaller ones not any more. */
 static void a_block_without_a_handle_of_its_own_asks_for_several(void **state)
 {
-    (void)state;
     struct api api;
     void *ptr = NULL;
     api_begin(&api, NULL);
@@ -417,7 +406,6 @@ static void a_block_without_a_handle_of_its_own_asks_for_several(void **state)
 
 static void what_idles_in_another_pool_serves_one_that_was_refused(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < OVER; i++) {
         struct api api;
         void *pieces[PIECES], *ptr = NULL;
@@ -438,7 +426,6 @@ static void what_idles_in_another_pool_serves_one_that_was_refused(void **state)
  * when the driver lets it. */
 static void what_cannot_be_unmapped_is_kept_until_it_can(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         struct api api;
         void *ptr = &api;
@@ -465,7 +452,6 @@ static void what_cannot_be_unmapped_is_kept_until_it_can(void **state)
 /* The last line of a pool says how much the driver has kept, and which call it refused. */
 static void destroy_says_what_stays_with_the_driver(void **state)
 {
-    (void)state;
     static const struct {
         const char *entry;
         fallow_page_source source;
@@ -498,7 +484,6 @@ static void destroy_says_what_stays_with_the_driver(void **state)
 /* Nothing that was freed is taken for complete, and all of it comes back in the end. */
 static void refused_events_leave_memory_to_a_synchronisation(void **state)
 {
-    (void)state;
     static const char *const entries[] = {"cuEventRecord", "cuEventQuery", "cuEventCreate",
                                           "cuStreamWaitEvent"};
     for (size_t i = 0; i < 4 * sizeof refusals / sizeof *refusals; i++) {

@@ -12,7 +12,6 @@ static void what_streams_have_done_with_serves_before_more_is_held(void **state)
         STREAMS = 16 /* each frees too little for a fence of its own */
     };
     static const fallow_economy economies[] = {FALLOW_BALANCED, FALLOW_SPEED_FIRST};
-    (void)state;
     for (size_t e = 0; e < 2; e++) {
         open_world(STREAMS + 1, FLW_SIM_CLOCK, 80 * GIB);
         open_pool(economies[e], 0);
@@ -38,7 +37,6 @@ static void what_streams_have_done_with_serves_before_more_is_held(void **state)
 /* All of another stream's memory that is not done, and beside it what may still be had. */
 static void what_a_piece_lacks_is_grown_beside_it(void **state)
 {
-    (void)state;
     open_world(2, FLW_SIM_CLOCK, 8 * GIB);
     open_pool(FALLOW_BALANCED, 96 * MIB);
     void *mine = use_new(40 * MIB, streams[0]);
@@ -55,7 +53,6 @@ static void what_a_piece_lacks_is_grown_beside_it(void **state)
 
 static void speed_first_waits_at_the_limit_only(void **state)
 {
-    (void)state;
     enum {
         STREAMS = 8
     };
@@ -99,7 +96,6 @@ static uint64_t held_by(fallow_economy economy, unsigned stream_count, uint64_t 
 
 static void several_streams_share_at_least_a_floor_that_the_device_can_bear(void **state)
 {
-    (void)state;
     static const struct {
         uint64_t device_bytes;
         uint64_t floor_bytes;
@@ -166,7 +162,6 @@ static void expect_bound(uint64_t seed, unsigned stream_count, uint64_t device_b
 
 static void balanced_keeps_the_bounds_that_fallow_h_states(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 12; seed++) {
         expect_bound(seed, 1, 80 * GIB, 3000);
         expect_bound(seed, 2 + (unsigned)seed, 80 * GIB, 3000);

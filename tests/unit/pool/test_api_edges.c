@@ -33,7 +33,6 @@ static void *request_of(struct api *api, size_t size, uint32_t flags, CUstream s
 
 static void a_dedicated_block_is_never_another_streams_memory(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     void *large = api_alloc(&api, 256 * MIB, api.stream);
@@ -50,7 +49,6 @@ static void a_dedicated_block_is_never_another_streams_memory(void **state)
 
 static void the_first_request_of_a_pool_may_be_for_half_the_device(void **state)
 {
-    (void)state;
     for (int economy = 0; economy < 2; economy++) { /* whichever: a thousand handles, not ten */
         struct api api;
         flw_sim_config world = flw_sim_config_default(9);
@@ -68,7 +66,6 @@ static void the_first_request_of_a_pool_may_be_for_half_the_device(void **state)
 
 static void a_large_request_of_memory_first_takes_few_handles(void **state)
 {
-    (void)state;
     struct api api;
     flw_sim_config world = flw_sim_config_default(9);
     world.device_bytes = 80ull << 30;
@@ -87,7 +84,6 @@ static void a_large_request_of_memory_first_takes_few_handles(void **state)
 /* Not the hole of its size in another block's segment. */
 static void a_dedicated_block_has_a_segment_of_its_own(void **state)
 {
-    (void)state;
     struct api api;
     CUdeviceptr base = 0;
     size_t bytes = 0;
@@ -113,7 +109,6 @@ static void a_dedicated_block_has_a_segment_of_its_own(void **state)
 
 static void an_exportable_block_of_a_capture_has_a_handle_of_its_own(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     api_begin(&api, NULL);
@@ -133,7 +128,6 @@ static void an_exportable_block_of_a_capture_has_a_handle_of_its_own(void **stat
 
 static void a_request_that_may_not_grow_takes_nothing_from_the_pool_either(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     void *ptr = api_alloc(&api, 64 * MIB, api.stream);
@@ -150,7 +144,6 @@ static void a_request_that_may_not_grow_takes_nothing_from_the_pool_either(void 
 /* What can never fit moves and releases nothing on the way to its refusal. */
 static void a_request_above_the_limit_leaves_the_pool_as_it_was(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     void *ptr = api_alloc(&api, 64 * MIB, api.stream), *none = &api;
@@ -172,7 +165,6 @@ static void a_request_above_the_limit_leaves_the_pool_as_it_was(void **state)
 /* The driver gives a part of it, in handles, before it refuses the rest. */
 static void a_request_that_the_device_refuses_leaves_its_memory_to_others(void **state)
 {
-    (void)state;
     struct api api;
     CUdeviceptr others = 0;
     void *ptr = NULL;
@@ -232,7 +224,6 @@ static void allocate_what_the_device_has_left(uint8_t economy, uint8_t without_v
 
 static void what_a_full_device_has_left_is_allocated_however_little(void **state)
 {
-    (void)state;
     allocate_what_the_device_has_left(FALLOW_BALANCED, 0, 2 * MIB);
     allocate_what_the_device_has_left(FALLOW_MEMORY_FIRST, 0, 2 * MIB);
     allocate_what_the_device_has_left(FALLOW_BALANCED, 1, MIB / 2);
@@ -240,7 +231,6 @@ static void what_a_full_device_has_left_is_allocated_however_little(void **state
 
 static void a_capture_outlives_the_retired_stream_that_it_began_on(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *first = NULL, *second = NULL;
     CUstream third = NULL;
@@ -273,7 +263,6 @@ static void a_capture_outlives_the_retired_stream_that_it_began_on(void **state)
 /* A slab whose every slot is allocated at the release is in no list then. */
 static void what_a_released_capture_had_allocated_is_no_captures_memory(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *first = NULL, *second = NULL;
     api_begin_with_pool(&api);
@@ -316,7 +305,6 @@ static void begin_with_lost_memory(struct api *api)
 
 static void lost_memory_comes_back_after_a_refused_synchronisation(void **state)
 {
-    (void)state;
     struct api api;
     CUgraph graph = NULL;
     begin_with_lost_memory(&api);
@@ -333,7 +321,6 @@ static void lost_memory_comes_back_after_a_refused_synchronisation(void **state)
 
 static void a_trim_past_its_deadline_synchronises_nothing(void **state)
 {
-    (void)state;
     struct api api;
     begin_with_lost_memory(&api);
     void *ptr = api_alloc(&api, 8 * MIB, api.other);
@@ -382,7 +369,6 @@ static fallow_status in_a_thread(void *(*body)(void *), void *argument)
 
 static void default_streams_of_any_number_of_threads_are_served(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     for (unsigned i = 0; i < MORE_THAN_PLACES; i++) {
@@ -394,7 +380,6 @@ static void default_streams_of_any_number_of_threads_are_served(void **state)
 
 static void a_use_by_a_thread_that_has_ended_ends(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     void *ptr = api_alloc(&api, 4096, api.stream);
@@ -410,7 +395,6 @@ static void a_use_by_a_thread_that_has_ended_ends(void **state)
 
 static void streams_of_another_context_come_and_go(void **state)
 {
-    (void)state;
     struct api api;
     CUcontext context = NULL, popped = NULL;
     api_begin_with_pool(&api);
@@ -449,7 +433,6 @@ static size_t resident_bytes(void)
  * are announced as users, since an announced use takes a place and nothing else. */
 static void retired_streams_make_room_for_as_many_again(void **state)
 {
-    (void)state;
     enum {
         PLACES = 66000
     };
@@ -485,7 +468,6 @@ static void retired_streams_make_room_for_as_many_again(void **state)
 /* Each under a handle of its own: nothing that comes later meets what the thread kept for it. */
 static void a_thread_keeps_nothing_for_streams_that_are_gone(void **state)
 {
-    (void)state;
     struct api api;
     size_t before = 0;
     flw_sim_config world = flw_sim_config_default(11);
@@ -530,7 +512,6 @@ static void *allocate_and_end_at_once(void *argument)
 
 static void a_thread_may_end_while_its_stream_is_retired(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     struct race race = {.api = &api, .stream = api.stream, .rounds = 1000};
@@ -572,7 +553,6 @@ static void *capture_and_end(void *argument)
 
 static void a_block_may_be_freed_while_a_capture_ends(void **state)
 {
-    (void)state;
     struct api api;
     pthread_t thread;
     void *result = NULL;

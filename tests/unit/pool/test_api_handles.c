@@ -16,7 +16,6 @@
 
 static void a_released_capture_stays_refused_after_thousands_of_others(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *first = NULL, *open = NULL;
     api_begin_with_pool(&api);
@@ -51,7 +50,6 @@ static void a_released_capture_stays_refused_after_thousands_of_others(void **st
 
 static void a_capture_is_refused_once_its_pool_is_gone(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL, *others = NULL;
     api_begin_with_pool(&api);
@@ -69,7 +67,6 @@ static void a_capture_is_refused_once_its_pool_is_gone(void **state)
 
 static void every_place_of_the_table_can_be_captured_in(void **state)
 {
-    (void)state;
     enum {
         MOST = 4096
     };
@@ -110,7 +107,6 @@ static fallow_recorder *start(struct api *api)
 
 static void a_stopped_recorder_stays_refused_after_hundreds_of_others(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     fallow_recorder *first = start(&api);
@@ -128,7 +124,6 @@ static void a_stopped_recorder_stays_refused_after_hundreds_of_others(void **sta
 
 static void a_destroyed_pool_stays_refused_after_hundreds_of_others(void **state)
 {
-    (void)state;
     struct api api;
     void *ptr = NULL;
     api_begin_with_pool(&api);
@@ -148,7 +143,6 @@ static void a_destroyed_pool_stays_refused_after_hundreds_of_others(void **state
 /* No pointer is a handle, whichever it is. */
 static void handles_of_other_kinds_and_wild_ones_are_refused(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     void *ptr = NULL;
@@ -179,7 +173,6 @@ static void handles_of_other_kinds_and_wild_ones_are_refused(void **state)
 
 static void the_child_of_a_fork_has_no_handles(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     int status = -1;

@@ -132,7 +132,6 @@ static void without_memory(fallow_order order, fallow_reuse_policy reuse)
 
 static void a_host_without_memory_is_told_at_once(void **state)
 {
-    (void)state;
     without_memory(FALLOW_ORDER_STREAM, FALLOW_REUSE_WAIT);
     without_memory(FALLOW_ORDER_STREAM, FALLOW_REUSE_COMPLETED);
     without_memory(FALLOW_ORDER_STREAM, FALLOW_REUSE_SAME_STREAM);
@@ -140,7 +139,6 @@ static void a_host_without_memory_is_told_at_once(void **state)
 
 static void so_it_is_in_context_order(void **state)
 {
-    (void)state;
     without_memory(FALLOW_ORDER_CONTEXT, FALLOW_REUSE_WAIT);
 }
 
@@ -164,7 +162,6 @@ static void free_wild_pointers(struct api *api)
 
 static void few_addresses_make_small_tables(void **state)
 {
-    (void)state;
     static const size_t rooms[] = {8 * GIB, 1 * GIB, 300 * MIB};
     for (unsigned i = 0; i < sizeof rooms / sizeof *rooms; i++) {
         struct api api;
@@ -189,7 +186,6 @@ static void few_addresses_make_small_tables(void **state)
 
 static void too_few_addresses_are_named(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -213,7 +209,6 @@ static void too_few_addresses_are_named(void **state)
 /* The limit has no room for a table of further ranges or of segments, so the pool uses a single range. */
 static void one_small_range_is_named_as_the_limit(void **state)
 {
-    (void)state;
     struct api api;
     void *none = NULL;
     fallow_oom_report report;
@@ -271,7 +266,6 @@ static void expect_consistent_refusals(fallow_order order, size_t room, size_t s
 
 static void a_refusal_names_more_addresses_than_are_left(void **state)
 {
-    (void)state;
     expect_consistent_refusals(FALLOW_ORDER_STREAM, 100 * MIB, MIB);
     expect_consistent_refusals(FALLOW_ORDER_CONTEXT, 8 * GIB + 200 * MIB, 2 * MIB);
 }
@@ -279,7 +273,6 @@ static void a_refusal_names_more_addresses_than_are_left(void **state)
 /* The tables of a few hundred MiB have a slot for some millions of blocks. */
 static void small_tables_are_used_up_in_time(void **state)
 {
-    (void)state;
     struct api api;
     uint64_t count = 0;
     fallow_status status = FALLOW_OK;

@@ -13,7 +13,6 @@
 
 static void defaults_record_the_callers_size_and_zero_the_rest(void **state)
 {
-    (void)state;
     fallow_pool_config config;
     memset(&config, 0xA5, sizeof config);
     fallow_pool_config_init(&config);
@@ -26,7 +25,6 @@ static void defaults_record_the_callers_size_and_zero_the_rest(void **state)
 
 static void a_config_of_an_older_or_newer_header_is_understood(void **state)
 {
-    (void)state;
     struct api api;
     struct {
         fallow_pool_config config;
@@ -54,7 +52,6 @@ static void a_config_of_an_older_or_newer_header_is_understood(void **state)
 
 static void a_bad_config_is_refused_and_leaves_nothing(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config good = api_config(&api), bad = good;
@@ -86,7 +83,6 @@ static void a_bad_config_is_refused_and_leaves_nothing(void **state)
 
 static void a_missing_driver_is_named_in_the_log(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -99,7 +95,6 @@ static void a_missing_driver_is_named_in_the_log(void **state)
 
 static void a_destroyed_pools_handle_answers_invalid_pool(void **state)
 {
-    (void)state;
     struct api api;
     void *ptr = NULL;
     api_begin_with_pool(&api);
@@ -143,7 +138,6 @@ static void a_destroyed_pools_handle_answers_invalid_pool(void **state)
 
 static void a_block_of_another_pool_is_foreign(void **state)
 {
-    (void)state;
     struct api api;
     fallow_pool *second = NULL;
     api_begin_with_pool(&api);
@@ -158,7 +152,6 @@ static void a_block_of_another_pool_is_foreign(void **state)
 
 static void statistics_of_an_older_header_stay_in_its_bounds(void **state)
 {
-    (void)state;
     struct api api;
     fallow_stats stats;
     memset(&stats, 0xA5, sizeof stats);
@@ -172,7 +165,6 @@ static void statistics_of_an_older_header_stay_in_its_bounds(void **state)
 
 static void an_abandoned_pool_makes_no_driver_call(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     (void)api_alloc(&api, 5000, api.stream);
@@ -194,7 +186,6 @@ static void count_what_matters(void *context, fallow_log_level level, const char
 /* The process is ending and the driver went first: that is no fault, and nobody is alarmed. */
 static void a_driver_that_was_shut_down_loses_the_device_quietly(void **state)
 {
-    (void)state;
     struct api api;
     unsigned alarms = 0;
     void *ptr = &api;
@@ -266,7 +257,6 @@ static void reset_the_context(struct api *api, CUdeviceptr own[3])
 
 static void segments_of_a_context_that_was_reset_are_neither_allocated_nor_freed(void **state)
 {
-    (void)state;
     for (unsigned round = 0; round < 8; round++) {
         struct api api;
         CUdeviceptr own[3];
@@ -303,7 +293,6 @@ static void segments_of_a_context_that_was_reset_are_neither_allocated_nor_freed
 
 static void the_child_of_a_fork_has_no_pools(void **state)
 {
-    (void)state;
     struct api api;
     struct noise noise = {.api = &api};
     pthread_t thread;

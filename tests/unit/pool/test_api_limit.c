@@ -44,7 +44,6 @@ static void give(struct api *api, void *ptr)
 
 static void a_limit_is_raised_and_lowered(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < KINDS; k++) {
         struct api api;
         void *large = NULL, *more = NULL;
@@ -80,7 +79,6 @@ static void a_limit_is_raised_and_lowered(void **state)
 
 static void what_the_device_still_uses_goes_by_later_polls(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < KINDS; k++) {
         struct api api;
         flw_sim_config world = flw_sim_config_default(3);
@@ -109,7 +107,6 @@ static void what_the_device_still_uses_goes_by_later_polls(void **state)
 
 static void a_wake_gets_what_was_asleep_whatever_the_limit(void **state)
 {
-    (void)state;
     struct api api;
     void *none = NULL;
     begin_as(&api, &kinds[0], 0);
@@ -170,7 +167,6 @@ static void *work(void *argument)
 
 static void the_limit_changes_under_threads(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < KINDS; k++) {
         struct api api;
         struct worker workers[3];

@@ -69,7 +69,6 @@ static void take_back(struct api *api, struct live *live)
 
 static void every_byte_of_a_block_leads_to_it(void **state)
 {
-    (void)state;
     static struct live live[COUNT];
     struct api api;
     flw_sim_config world = flw_sim_config_default(5);
@@ -104,7 +103,6 @@ static void every_byte_of_a_block_leads_to_it(void **state)
 /* Freed memory, alone and between what is allocated, is no block's from any of its addresses. */
 static void what_is_freed_leads_nowhere(void **state)
 {
-    (void)state;
     for (unsigned without_vmm = 0; without_vmm < 2; without_vmm++) {
         struct api api;
         unsigned char *ptrs[64];
@@ -150,7 +148,6 @@ static void check_nothing_below(struct api *api, const unsigned char *ptr)
 
 static void no_byte_below_a_block_leads_to_it(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {3 * MIB + 200000, 5 * MIB + 1, MIB, 832 * 1024, 70000, 512};
     for (unsigned i = 0; i < 3 * sizeof sizes / sizeof *sizes; i++) {
         struct api api;
@@ -182,7 +179,6 @@ static void no_byte_below_a_block_leads_to_it(void **state)
 
 static void a_driver_that_does_not_align_the_range_is_good_enough(void **state)
 {
-    (void)state;
     static const CUresult answers[] = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY};
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
         struct api api;

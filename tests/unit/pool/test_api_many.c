@@ -9,7 +9,6 @@
 
 static void few_blocks_on_many_streams_are_hits(void **state)
 {
-    (void)state;
     enum {
         STREAMS = 64
     };
@@ -55,7 +54,6 @@ static uint64_t calls_of_pairs(unsigned stream_count)
 
 static void a_pair_costs_what_no_number_of_streams_changes(void **state)
 {
-    (void)state;
     uint64_t few = calls_of_pairs(64), many = calls_of_pairs(512);
     if (few > CALLS_OF_100_MOST || many > few + few / 20) {
         fail_msg("%llu calls of 100 pairs on 64 streams, %llu on 512", (unsigned long long)few,
@@ -100,7 +98,6 @@ static void take_used_block(size_t bytes, bool without_vmm)
 
 static void a_block_that_another_stream_uses_is_taken_behind_waits(void **state)
 {
-    (void)state;
     take_used_block(40 * MIB, false);
     take_used_block(3 * MIB, false);
     take_used_block(40 * MIB, true);
@@ -110,7 +107,6 @@ static void a_block_that_another_stream_uses_is_taken_behind_waits(void **state)
 /* The pool is full of small blocks; two of them wait for a stream that no fence was recorded on yet. */
 static void a_small_block_that_another_stream_uses_is_taken_behind_waits(void **state)
 {
-    (void)state;
     enum {
         SMALL = 65536,
         MOST = 512
@@ -144,7 +140,6 @@ static void a_small_block_that_another_stream_uses_is_taken_behind_waits(void **
 /* The one that would fit best is used by a stream that is captured: no fence can be recorded on that. */
 static void a_block_that_cannot_be_waited_for_does_not_hide_another(void **state)
 {
-    (void)state;
     fallow_capture *capture = NULL;
     open_world(4, FLW_SIM_CLOCK, 8 * GIB);
     open_pool(FALLOW_BALANCED, 48 * MIB);
@@ -174,7 +169,6 @@ static void a_block_that_cannot_be_waited_for_does_not_hide_another(void **state
 /* A block that has a handle to itself serves its like alone: nobody waits for it in vain. */
 static void a_large_block_in_use_is_not_waited_for_by_a_small_one(void **state)
 {
-    (void)state;
     open_world(3, FLW_SIM_CLOCK, 8 * GIB);
     fallow_pool_config config = api_config(&api);
     config.one_handle_bytes = 16 * MIB;
@@ -201,7 +195,6 @@ static void a_large_block_in_use_is_not_waited_for_by_a_small_one(void **state)
 
 static void neighbours_of_several_streams_are_taken_together_behind_waits(void **state)
 {
-    (void)state;
     void *ptr[4];
     open_world(5, FLW_SIM_CLOCK, 8 * GIB);
     open_pool(FALLOW_BALANCED, 48 * MIB);
@@ -224,7 +217,6 @@ static void neighbours_of_several_streams_are_taken_together_behind_waits(void *
 /* What waits for nothing by the time it is freed is there for the next, rather than more memory. */
 static void a_use_that_is_over_holds_nothing_back(void **state)
 {
-    (void)state;
     open_world(3, FLW_SIM_CLOCK, 8 * GIB);
     open_pool(FALLOW_BALANCED, 0);
     void *rest = use_new(100 * MIB, streams[2]), *block = use_new(5 * MIB, streams[0]);
@@ -276,7 +268,6 @@ static fallow_status look_for_some(void)
 
 static void a_stream_that_owes_is_recorded_on_by_who_looks(void **state)
 {
-    (void)state;
     leave_owing();
     uint64_t events = api_stats(&api).event_count;
     assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT);
@@ -290,7 +281,6 @@ static void a_stream_that_owes_is_recorded_on_by_who_looks(void **state)
 
 static void a_retired_stream_that_owed_is_not_recorded_on(void **state)
 {
-    (void)state;
     leave_owing();
     assert_int_equal(fallow_stream_retire(api.pool, streams[0]), FALLOW_OK);
     assert_int_equal(api.sim.cu.cuStreamDestroy_v2(streams[0]), 0);
@@ -306,7 +296,6 @@ static void a_retired_stream_that_owed_is_not_recorded_on(void **state)
 
 static void a_captured_stream_that_owes_is_left_alone(void **state)
 {
-    (void)state;
     leave_owing();
     fallow_capture *capture = NULL;
     api_begin_capturing(&api, streams[0]);
@@ -329,7 +318,6 @@ static void a_captured_stream_that_owes_is_left_alone(void **state)
 /* The driver's capture alone, of which the pool hears by what it asks. */
 static void a_fence_that_a_capture_takes_is_recorded_again(void **state)
 {
-    (void)state;
     leave_owing();
     api_begin_capturing(&api, streams[0]);
     for (unsigned i = 0; i < 3; i++) {
@@ -349,7 +337,6 @@ static void a_fence_that_a_capture_takes_is_recorded_again(void **state)
 
 static void a_lost_stream_that_owed_is_not_recorded_on(void **state)
 {
-    (void)state;
     leave_owing();
     assert_int_equal(api.sim.cu.cuStreamDestroy_v2(streams[0]), 0);
     assert_int_equal(api_ask_elsewhere(&api, streams[0]), FALLOW_INVALID_STREAM);
@@ -389,7 +376,6 @@ static void *leave_on_own_default_stream(void *argument)
 
 static void a_default_stream_of_another_thread_is_not_recorded_on(void **state)
 {
-    (void)state;
     struct elsewhere thread = {.status = FALLOW_OK};
     pthread_t started;
     leave_owing();

@@ -91,7 +91,6 @@ static void expect_cell(bool is_sleep, bool streams_may_die, enum kind kind)
 
 static void calls_answer_captures_as_the_table_says(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 4 * KINDS; i++) {
         expect_cell(i & 1, i & 2, (enum kind)(i / 4));
     }

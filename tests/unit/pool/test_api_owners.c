@@ -53,7 +53,6 @@ static void release(struct api *api, size_t count)
 
 static void bytes_are_those_asked_for(void **state)
 {
-    (void)state;
     struct api api;
     begin(&api);
     for (size_t i = 0; i < 50; i++) {
@@ -94,7 +93,6 @@ static void expect_largest(struct api *api, uint64_t (*sums)[2], uint32_t tag_co
 /* The blocks of the large owner have the highest addresses. */
 static void the_largest_of_thousands_of_owners_are_listed(void **state)
 {
-    (void)state;
     static uint64_t sums[LARGE_TAG + 1][2];
     uint64_t seed = flw_test_seed("unit.api_owners");
     struct api api;

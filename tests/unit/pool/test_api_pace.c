@@ -97,7 +97,6 @@ static void make_prompt(void)
 
 static void who_looks_records_where_the_device_keeps_pace(void **state)
 {
-    (void)state;
     for (unsigned is_announced = 0; is_announced < 2; is_announced++) {
         uint64_t of_frees;
         make_prompt();
@@ -112,7 +111,6 @@ static void who_looks_records_where_the_device_keeps_pace(void **state)
 
 static void a_look_that_finds_work_under_way_has_frees_record_again(void **state)
 {
-    (void)state;
     make_prompt();
     assert_int_equal(free_of(use_new(BLOCK_BYTES, 0, false), 0), 0);
     void *ptr = use_new(BLOCK_BYTES, 1, false); /* behind a wait: the first is not done */
@@ -125,7 +123,6 @@ static void a_look_that_finds_work_under_way_has_frees_record_again(void **state
 static void a_fence_for_a_use_covers_what_the_stream_has_just_freed(void **state)
 {
     uint64_t of_frees = 0;
-    (void)state;
     begin(2, 2 * BLOCK_BYTES + 8 * MIB);
     for (unsigned turn = 0; turn < TURNS; turn++) {
         unsigned stream = turn % 2, other = 1 - stream;
@@ -141,7 +138,6 @@ static void a_fence_for_a_use_covers_what_the_stream_has_just_freed(void **state
 /* Where no such use comes the next free records both, and a poll or a capture what the last free has left. */
 static void a_fence_that_was_left_is_recorded_by_the_next_who_comes(void **state)
 {
-    (void)state;
     for (unsigned way = 0; way < 3; way++) {
         begin(2, 8 * BLOCK_BYTES);
         void *used = use_new(BLOCK_BYTES, 1, true), *own = use_new(BLOCK_BYTES, 0, false),
@@ -168,7 +164,6 @@ static void a_fence_that_was_left_is_recorded_by_the_next_who_comes(void **state
 /* Nothing says that the stream is captured: its event lies in the graph, and is recorded once or so by each stage that looks. */
 static void a_look_records_once_into_a_capture(void **state)
 {
-    (void)state;
     void *ptr = NULL;
     make_prompt();
     assert_int_equal(free_of(use_new(BLOCK_BYTES, 0, false), 0), 0);
@@ -185,7 +180,6 @@ static void a_look_records_once_into_a_capture(void **state)
 /* Each block is most of what the pool holds. */
 static void speed_first_leaves_little_to_who_looks(void **state)
 {
-    (void)state;
     uint64_t of_frees;
     economy = FALLOW_SPEED_FIRST;
     make_prompt();
@@ -200,7 +194,6 @@ static void speed_first_leaves_little_to_who_looks(void **state)
 /* Balanced, 1.17 times the peak do not hold the block that stays and two others. */
 static void one_late_look_is_no_need_for_more_memory(void **state)
 {
-    (void)state;
     begin(2, 0);
     void *base = api_alloc(&api, 400 * MIB, streams[0]);
     (void)free_of(use_new(100 * MIB, 0, false), 0); /* under way for as long as the test */
@@ -226,7 +219,6 @@ static void fences_for_uses_go_to_the_users(void **state)
     enum {
         USERS = sizeof users / sizeof *users
     };
-    (void)state;
     begin(STREAMS_MOST, 0);
     for (unsigned i = 0; i < STREAMS_MOST; i++) {
         void *ptr = api_alloc(&api, MIB, streams[i]);
@@ -247,7 +239,6 @@ static void fences_for_uses_go_to_the_users(void **state)
 /* A look has fences recorded on streams that have freed something, and on no others. */
 static void a_stream_that_has_freed_nothing_has_no_fence_recorded(void **state)
 {
-    (void)state;
     begin(3, 0);
     void *blocks[3];
     for (unsigned i = 0; i < 3; i++) {
@@ -265,7 +256,6 @@ static void a_stream_that_has_freed_nothing_has_no_fence_recorded(void **state)
  * and freed again. The other stream, for which there is no room, finds it done. */
 static void what_is_freed_behind_a_fence_is_found(void **state)
 {
-    (void)state;
     begin(2, 24 * MIB);
     void *rest = use_new(SMALL_BYTES + 2 * MIB, 0, false);
     void *one = use_new(MIB, 1, false);
@@ -296,7 +286,6 @@ static void take_pairs(uint32_t *draw)
 
 static void one_look_serves_several_misses_among_many_streams(void **state)
 {
-    (void)state;
     uint32_t draw = 1;
     begin(MANY_STREAMS, 0);
     take_pairs(&draw);

@@ -20,7 +20,6 @@ static unsigned long long access_of(struct api *api, void *ptr, int device)
 
 static void peers_come_and_go_at_run_time(void **state)
 {
-    (void)state;
     struct api api;
     const unsigned long long all = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     void *seen = NULL;
@@ -57,7 +56,6 @@ static void peers_come_and_go_at_run_time(void **state)
 
 static void a_peer_that_cannot_be_is_refused_by_name(void **state)
 {
-    (void)state;
     struct api api;
     begin_sharing(&api, 0);
     assert_int_equal(fallow_pool_allow_peer(api.pool, 0), FALLOW_INVALID_ARGUMENT);
@@ -70,7 +68,6 @@ static void a_peer_that_cannot_be_is_refused_by_name(void **state)
 
 static void a_device_without_a_way_is_no_peer(void **state)
 {
-    (void)state;
     struct api api;
     flw_sim_config world = flw_sim_config_default(5);
     world.device_count = 3;
@@ -95,7 +92,6 @@ static void a_device_without_a_way_is_no_peer(void **state)
 
 static void a_change_of_peers_that_fails_changes_nothing(void **state)
 {
-    (void)state;
     struct api api;
     begin_sharing(&api, 0);
     void *blocks[4];
@@ -135,7 +131,6 @@ static void *unimport_in_vain(void *context)
 /* One that a capture keeps from going is given and denied to peers all the same. */
 static void an_import_that_stays_is_seen_by_every_change_of_peers(void **state)
 {
-    (void)state;
     struct api api;
     struct refused refused = {.api = &api};
     pthread_t thread;
@@ -168,7 +163,6 @@ static void an_import_that_stays_is_seen_by_every_change_of_peers(void **state)
 /* "A stream ... of any context and device": no stream is refused because of its device, and order holds. */
 static void streams_of_other_devices_are_served(void **state)
 {
-    (void)state;
     struct api api;
     CUcontext abroad, popped;
     CUdevice device;

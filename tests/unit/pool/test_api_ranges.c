@@ -57,7 +57,6 @@ static fallow_oom_report expect_refused(struct api *api, size_t bytes)
 
 static void large_blocks_are_served_whatever_the_driver_reserves(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < 2 * sizeof range_bytes / sizeof *range_bytes; i++) {
         flw_sim_config world = world_of(range_bytes[i / 2], answers[i % 2]);
         struct api api;
@@ -76,7 +75,6 @@ static void large_blocks_are_served_whatever_the_driver_reserves(void **state)
 /* With handles only a block larger than any range fails. */
 static void further_ranges_serve_the_whole_device(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < 2 * (sizeof range_bytes / sizeof *range_bytes - 1); i++) {
         flw_sim_config world = world_of(range_bytes[i / 2], answers[i % 2]);
         uint64_t most = range_bytes[i / 2] / (2 * MIB) * (2 * MIB);
@@ -111,7 +109,6 @@ static void further_ranges_serve_the_whole_device(void **state)
 /* The driver refuses a call that covers two ranges, even if they are adjacent. */
 static void no_driver_call_covers_two_ranges(void **state)
 {
-    (void)state;
     flw_sim_config world = world_of(64 * MIB, 0);
     fallow_sleep_request request;
     struct api api;
@@ -147,7 +144,6 @@ static void no_driver_call_covers_two_ranges(void **state)
 /* The ranges total 64 GiB in pieces; idle memory releases its addresses when a block needs them. */
 static void idle_memory_gives_its_addresses_up(void **state)
 {
-    (void)state;
     flw_sim_config world = world_of(DEVICE, 0);
     world.reserve_all_bytes = DEVICE;
     struct api api;
@@ -180,7 +176,6 @@ static void idle_memory_gives_its_addresses_up(void **state)
 /* The pool reserves addresses for eight times the memory if the driver grants them, and no more. */
 static void addresses_are_eight_times_the_memory(void **state)
 {
-    (void)state;
     static const uint64_t devices[] = {80 * GIB, 64 * GIB, 24 * GIB};
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         flw_sim_config world = flw_sim_config_default(3);

@@ -177,7 +177,6 @@ static void world_end(struct world *world)
 
 static void drawn_captures_hold_no_more_than_the_economy_lets(void **state)
 {
-    (void)state;
     static struct world world;
     for (uint64_t seed = 1; seed <= 24; seed++) {
         world_begin(&world, seed, (fallow_economy)(seed % 3), seed % 2 == 0 ? 1 : STREAMS);
@@ -239,7 +238,6 @@ static void synchronised_rounds(fallow_economy economy, unsigned between, bool h
 
 static void captures_reuse_what_released_ones_left(void **state)
 {
-    (void)state;
     static const unsigned betweens[] = {0, 1, 2, 64};
     for (unsigned n = 0; n < 24; n++) {
         synchronised_rounds((fallow_economy)(n % 3), betweens[n / 3 % 4], n / 12 != 0, false);
@@ -253,7 +251,6 @@ static void captures_reuse_what_released_ones_left(void **state)
 /* Allocations and frees, which poll, do not occur: captures alone must reuse events. */
 static void events_of_captures_serve_again(void **state)
 {
-    (void)state;
     struct world world;
     struct api *api = &world.api;
     fallow_capture *capture = NULL;

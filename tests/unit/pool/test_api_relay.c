@@ -183,7 +183,6 @@ static void expect_few_events_each(const struct relay *relays, size_t count)
 
 static void finished_memory_takes_an_event_for_16_mib(void **state)
 {
-    (void)state;
     static const struct relay relays[] = {
         {64 * KIB, 320 * MIB, 4, .is_announced = false},
         {64 * KIB, 32 * MIB, 32, .is_announced = false},
@@ -203,7 +202,6 @@ static void finished_memory_takes_an_event_for_16_mib(void **state)
  * events. With little on each stream those of 64 KiB are fenced once more as the caches give way. */
 static void unfinished_memory_takes_an_event_for_16_mib(void **state)
 {
-    (void)state;
     static const struct relay relays[] = {
         {64 * KIB, 320 * MIB, 4, .is_unfinished = true, .queries = 480},
         {64 * KIB, 32 * MIB, 32, .is_unfinished = true, .records = 175, .queries = 340},
@@ -221,7 +219,6 @@ static void unfinished_memory_takes_an_event_for_16_mib(void **state)
 
 static void finished_uses_take_no_more_than_their_own(void **state)
 {
-    (void)state;
     static const struct relay relays[] = {
         {64 * KIB, 320 * MIB, 4, .is_announced = true},
         {64 * KIB, 32 * MIB, 32, .is_announced = true},
@@ -238,7 +235,6 @@ static void finished_uses_take_no_more_than_their_own(void **state)
 /* A block that is still used is taken by itself behind waits, in a climb of its own that asks once before. */
 static void unfinished_uses_take_no_more_than_a_query_for_each_block(void **state)
 {
-    (void)state;
     static const struct relay relays[] = {
         {64 * KIB, 320 * MIB, 4, .is_unfinished = true, .is_announced = true,
          .asks_for_each = true},

@@ -49,7 +49,6 @@ static void check(struct api *api, const struct sums *sums)
 
 static void runs_are_counted_alike_whoever_serves_them(void **state)
 {
-    (void)state;
     uint64_t seed = flw_test_seed("unit.api_runs");
     struct api api;
     struct sums sums = {0};
@@ -109,7 +108,6 @@ static void free_all(struct api *api, void **blocks, size_t count)
  * are allowed beyond." */
 static void cache_bytes_bounds_what_caches_hold_of_blocks_up_to_1_mib(void **state)
 {
-    (void)state;
     struct api api;
     void *blocks[100];
     uint64_t allowed = MIB;
@@ -133,7 +131,6 @@ static void cache_bytes_bounds_what_caches_hold_of_blocks_up_to_1_mib(void **sta
 /* "Of larger ones a cache may hold half of what the pool holds, 4 MiB at least and 256 MiB at most." */
 static void a_cache_holds_half_of_the_pool_in_larger_blocks_at_most(void **state)
 {
-    (void)state;
     struct api api;
     void *blocks[100];
     begin_cached(&api, 0);
@@ -178,7 +175,6 @@ static uint64_t hits_of_pairs(struct api *api, size_t bytes, uint32_t tag, uint3
  * on the stream, up to half of what the pool holds and 256 MiB." */
 static void hits_are_what_fallow_h_states(void **state)
 {
-    (void)state;
     struct api api;
     begin_cached(&api, 0);
     void *base = api_alloc(&api, GIB, api.stream);

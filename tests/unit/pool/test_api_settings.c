@@ -17,7 +17,6 @@ static void begin_with(struct api *api, const fallow_pool_config *config)
 /* The line names the setting, and what it could have been. */
 static void a_setting_that_is_none_is_named(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config usual = api_config(&api), config;
@@ -55,7 +54,6 @@ static void a_setting_that_is_none_is_named(void **state)
 /* Neither is a driver; what there is instead is named. */
 static void a_driver_that_is_none_is_named(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -104,7 +102,6 @@ static void await_decay(struct api *api, bool polls)
 
 static void idle_memory_is_given_back_by_polls(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -117,7 +114,6 @@ static void idle_memory_is_given_back_by_polls(void **state)
 
 static void a_helper_thread_gives_back_what_an_idle_process_holds(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -132,7 +128,6 @@ static void a_helper_thread_gives_back_what_an_idle_process_holds(void **state)
 /* One look is no proof that the streams do without; a few are. */
 static void what_streams_need_without_waits_goes_when_they_no_longer_ask(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -162,7 +157,6 @@ static void what_streams_need_without_waits_goes_when_they_no_longer_ask(void **
 
 static void memory_that_is_never_to_decay_stays(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -181,7 +175,6 @@ static void memory_that_is_never_to_decay_stays(void **state)
 
 static void streams_that_vanish_without_notice_leave_no_race(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -207,7 +200,6 @@ static void streams_that_vanish_without_notice_leave_no_race(void **state)
 /* A use is announced on a stream that is gone by the time of the free, with nothing to tell. */
 static void a_use_on_a_stream_that_vanished_is_waited_for(void **state)
 {
-    (void)state;
     struct api api;
     CUstream user;
     CUevent recycled;
@@ -239,7 +231,6 @@ static void a_use_on_a_stream_that_vanished_is_waited_for(void **state)
 
 static void stream_checks_without_identities_are_refused(void **state)
 {
-    (void)state;
     struct api api;
     flw_sim_config world = flw_sim_config_default(7);
     world.without_ids = 1;
@@ -278,7 +269,6 @@ static uint64_t write_from_peer(struct api *api, const fallow_pool_config *confi
 
 static void peers_of_the_config_and_no_others_reach_the_memory(void **state)
 {
-    (void)state;
     static const int peers[] = {1};
     for (size_t count = 0; count < 2; count++) {
         struct api api;
@@ -297,7 +287,6 @@ static void peers_of_the_config_and_no_others_reach_the_memory(void **state)
 
 static void caches_hold_no_more_than_they_may(void **state)
 {
-    (void)state;
     enum {
         BLOCKS = 2000
     };
@@ -349,7 +338,6 @@ static int return_the_hoard(void *context, size_t size, fallow_stream stream)
 
 static void the_callback_can_make_room(void **state)
 {
-    (void)state;
     struct api api;
     struct hoard hoard = {.api = &api};
     void *ptr = NULL;
@@ -401,7 +389,6 @@ static void *fail_again_and_again(void *context)
 
 static void the_callback_runs_alone_and_never_inside_itself(void **state)
 {
-    (void)state;
     struct api api;
     struct asking asking = {.api = &api};
     pthread_t threads[3];
@@ -449,7 +436,6 @@ static int return_in_silence(void *context, size_t size, fallow_stream stream)
 
 static void what_the_callback_frees_leaves_the_cache_its_room(void **state)
 {
-    (void)state;
     static struct crowd crowd;
     struct api api;
     void *ptr = NULL, *next = NULL;
@@ -482,7 +468,6 @@ static void what_the_callback_frees_leaves_the_cache_its_room(void **state)
 
 static void small_blocks_use_a_limit_up(void **state)
 {
-    (void)state;
     static void *ptrs[512 * 256 + 1];
     for (size_t limit = 6 * MIB; limit <= 512 * MIB;
          limit += limit / 16 / (2 * MIB) * (2 * MIB) + 2 * MIB) {

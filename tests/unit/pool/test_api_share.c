@@ -176,13 +176,11 @@ static void share_with_another_process(uint32_t type)
 
 static void two_processes_see_the_same_bytes_through_a_descriptor(void **state)
 {
-    (void)state;
     share_with_another_process(FALLOW_HANDLE_FD);
 }
 
 static void two_processes_see_the_same_bytes_through_a_fabric_handle(void **state)
 {
-    (void)state;
     share_with_another_process(FALLOW_HANDLE_FABRIC);
 }
 
@@ -190,7 +188,6 @@ static void two_processes_see_the_same_bytes_through_a_fabric_handle(void **stat
 
 static void an_import_of_ones_own_export_is_the_same_memory(void **state)
 {
-    (void)state;
     struct api api;
     fallow_pool *importer = NULL;
     void *seen[2] = {NULL, NULL};
@@ -221,7 +218,6 @@ static void an_import_of_ones_own_export_is_the_same_memory(void **state)
 /* Addresses that the driver keeps do not hold the exporter's memory, and what a mapping holds is told. */
 static void an_import_that_is_not_given_up_is_told_and_holds_no_handle(void **state)
 {
-    (void)state;
     static const char *const entries[] = {"cuMemAddressFree", "cuMemUnmap"};
     for (unsigned i = 0; i < 2; i++) {
         struct api api;
@@ -249,7 +245,6 @@ static void an_import_that_is_not_given_up_is_told_and_holds_no_handle(void **st
 
 static void an_unimport_waits_for_work_and_leaves_captures_alone(void **state)
 {
-    (void)state;
     struct api api;
     void *seen = NULL;
     begin_sharing(&api, FALLOW_HANDLE_FD);
@@ -271,7 +266,6 @@ static void an_unimport_waits_for_work_and_leaves_captures_alone(void **state)
 /* Freed under running work, on another stream than it was allocated on, announced elsewhere too. */
 static void exported_memory_goes_when_its_work_is_complete(void **state)
 {
-    (void)state;
     struct api api;
     begin_sharing(&api, FALLOW_HANDLE_FD);
     void *ptr = api_must_alloc(&api, BLOCK_BYTES, 0, FALLOW_REQUEST_EXPORT_FD);
@@ -299,7 +293,6 @@ static void exported_memory_goes_when_its_work_is_complete(void **state)
 
 static void a_growth_takes_what_exports_have_left(void **state)
 {
-    (void)state;
     struct api api;
     begin_sharing(&api, FALLOW_HANDLE_FD);
     void *ptr = api_must_alloc(&api, 150 * MIB, 0, FALLOW_REQUEST_EXPORT_FD);
@@ -315,7 +308,6 @@ static void a_growth_takes_what_exports_have_left(void **state)
 
 static void what_cannot_be_exported_is_refused_by_name(void **state)
 {
-    (void)state;
     struct api api;
     fallow_share share;
     begin_sharing(&api, FALLOW_HANDLE_FD);
@@ -348,7 +340,6 @@ static void what_cannot_be_exported_is_refused_by_name(void **state)
 
 static void what_cannot_be_imported_leaves_nothing(void **state)
 {
-    (void)state;
     struct api api;
     static const char *const calls[] = {"cuMemImportFromShareableHandle", "cuMemAddressReserve",
                                         "cuMemMap", "cuMemSetAccess"};
@@ -396,7 +387,6 @@ static void what_cannot_be_imported_leaves_nothing(void **state)
 
 static void without_virtual_memory_management_nothing_is_shared(void **state)
 {
-    (void)state;
     struct api api;
     fallow_share share = {.struct_size = sizeof share, .type = FALLOW_HANDLE_FD};
     flw_sim_config world = flw_sim_config_default(3);
@@ -417,7 +407,6 @@ static void without_virtual_memory_management_nothing_is_shared(void **state)
 /* The importer has never heard of the stream. */
 static void an_unimport_leaves_captures_of_other_pools_alone(void **state)
 {
-    (void)state;
     struct api api;
     fallow_pool *importer = NULL;
     fallow_capture *capture = NULL;
@@ -441,7 +430,6 @@ static void an_unimport_leaves_captures_of_other_pools_alone(void **state)
 
 static void a_sleeping_pool_imports_and_unimports(void **state)
 {
-    (void)state;
     struct api api;
     fallow_pool *importer = NULL;
     void *seen[2] = {NULL, NULL};
@@ -501,7 +489,6 @@ static void export_between_zones(uint64_t align_bytes)
 
 static void a_checked_pool_exports_blocks_between_their_zones(void **state)
 {
-    (void)state;
     export_between_zones(0);
     export_between_zones(2 * MIB);
 }
@@ -524,7 +511,6 @@ static void *export_once(void *context)
 
 static void an_export_that_fails_takes_none_away_from_another(void **state)
 {
-    (void)state;
     struct api api;
     pthread_barrier_t start;
     unsigned taken = 0, one_each = 0;

@@ -14,7 +14,6 @@
 
 static void asleep_nothing_is_held_and_awake_everything_is_where_it_was(void **state)
 {
-    (void)state;
     struct api api;
     void *blocks[3], *ptr = &api;
     api_begin_with_pool(&api);
@@ -66,7 +65,6 @@ static void asleep_nothing_is_held_and_awake_everything_is_where_it_was(void **s
 /* Handles side by side are unmapped by one call: a row is one, of a trim a batch of 64 at most. */
 static void a_sleep_and_a_trim_unmap_by_rows(void **state)
 {
-    (void)state;
     struct api api;
     void *blocks[64];
     api_begin_with_pool(&api);
@@ -99,7 +97,6 @@ static void a_sleep_and_a_trim_unmap_by_rows(void **state)
 
 static void a_hit_is_a_hit_again_after_the_wake(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     void *ptr = api_alloc(&api, 4096, api.stream);
@@ -123,7 +120,6 @@ static void a_hit_is_a_hit_again_after_the_wake(void **state)
 
 static void blocks_may_be_freed_asleep(void **state)
 {
-    (void)state;
     struct api api;
     void *small[200];
     api_begin_with_pool(&api);
@@ -152,7 +148,6 @@ static void blocks_may_be_freed_asleep(void **state)
 
 static void contents_are_saved_by_tag(void **state)
 {
-    (void)state;
     struct api api;
     const uint32_t tags[] = {7, 0};
     void *weights[40], *plain, *cache;
@@ -190,7 +185,6 @@ static void contents_are_saved_by_tag(void **state)
 
 static void everything_may_be_saved(void **state)
 {
-    (void)state;
     struct api api;
     fallow_sleep_request request;
     begin_backed(&api);
@@ -210,7 +204,6 @@ static void everything_may_be_saved(void **state)
 
 static void running_work_is_refused_or_waited_for(void **state)
 {
-    (void)state;
     struct api api;
     fallow_sleep_request request;
     api_begin_with_pool(&api);
@@ -235,7 +228,6 @@ static void running_work_is_refused_or_waited_for(void **state)
 /* Its block was freed: no note of a live one tells of the use, and no fence can be had for it. */
 static void work_of_another_context_is_waited_for_without_a_fence(void **state)
 {
-    (void)state;
     struct api api;
     CUcontext foreign, popped;
     CUstream abroad = NULL;
@@ -260,7 +252,6 @@ static void work_of_another_context_is_waited_for_without_a_fence(void **state)
 /* A fill of a captured block and one of a block that was allocated before. */
 static void graphs_replay_after_the_wake(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     CUgraphExec executable = NULL;
@@ -301,7 +292,6 @@ static void graphs_replay_after_the_wake(void **state)
 
 static void an_unannounced_capture_is_left_alone(void **state)
 {
-    (void)state;
     struct api api;
     fallow_sleep_request request;
     api_begin_with_pool(&api);
@@ -323,7 +313,6 @@ static void an_unannounced_capture_is_left_alone(void **state)
 
 static void a_sleeping_pool_is_destroyed_or_abandoned(void **state)
 {
-    (void)state;
     struct api api;
     fallow_sleep_request request;
     begin_backed(&api);
@@ -340,7 +329,6 @@ static void a_sleeping_pool_is_destroyed_or_abandoned(void **state)
 
 static void exported_memory_stays_awake(void **state)
 {
-    (void)state;
     struct api api;
     fallow_share share;
     begin_backed(&api);

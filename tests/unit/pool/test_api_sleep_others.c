@@ -11,7 +11,6 @@
 
 static void a_wake_without_memory_stays_asleep_and_may_be_repeated(void **state)
 {
-    (void)state;
     struct api api;
     CUdeviceptr other = 0;
     const uint32_t tag = 5;
@@ -45,7 +44,6 @@ static void a_wake_without_memory_stays_asleep_and_may_be_repeated(void **state)
 
 static void a_wake_asks_other_pools_for_idle_memory(void **state)
 {
-    (void)state;
     struct api api;
     fallow_pool *hoarder = NULL;
     void *ptr = NULL;
@@ -99,7 +97,6 @@ static void after_wake(void *context)
 
 static void watchers_are_told_before_and_after(void **state)
 {
-    (void)state;
     struct api api;
     fallow_sleep_request request;
     char order[32] = "";
@@ -146,7 +143,6 @@ static void watchers_are_told_before_and_after(void **state)
 
 static void what_cannot_sleep_says_so(void **state)
 {
-    (void)state;
     struct api api;
     fallow_sleep_request request;
     flw_sim_config world = backed_world();
@@ -211,7 +207,6 @@ static int put_to_sleep_without_room(void *context, size_t size_bytes, fallow_st
 
 static void a_callback_without_room_keeps_no_sleep_waiting(void **state)
 {
-    (void)state;
     struct api api;
     void *ptr = &api;
     api_begin(&api, NULL);
@@ -273,7 +268,6 @@ static void *alloc_and_free(void *argument)
 
 static void threads_allocate_and_free_around_a_sleep(void **state)
 {
-    (void)state;
     struct api api;
     struct crowd crowd = {.api = &api};
     pthread_t threads[3];

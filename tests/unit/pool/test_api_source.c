@@ -91,7 +91,6 @@ static const char *const probe_calls[] = {
 
 static void the_probe_makes_nine_calls_and_keeps_nothing(void **state)
 {
-    (void)state;
     struct api api;
     struct lines lines;
     uint64_t before[sizeof probe_calls / sizeof *probe_calls];
@@ -120,7 +119,6 @@ static void the_probe_makes_nine_calls_and_keeps_nothing(void **state)
 /* Only the probe may exceed the limit, as the header permits. */
 static void a_limit_below_a_handle_holds_but_for_the_probe(void **state)
 {
-    (void)state;
     struct api api;
     struct lines lines;
     void *none = NULL;
@@ -179,7 +177,6 @@ static void create_refused(struct api *api, const char *entry, size_t n, CUresul
 
 static void what_the_driver_refuses_is_done_without_step_by_step(void **state)
 {
-    (void)state;
     struct api api;
     begin_plain(&api);
     for (size_t call = 1; call < 6; call++) { /* from cuMemCreate to the copy back */
@@ -195,7 +192,6 @@ static void what_the_driver_refuses_is_done_without_step_by_step(void **state)
 
 static void each_line_names_the_call_its_answer_and_what_follows(void **state)
 {
-    (void)state;
     struct api api;
     struct lines lines;
     begin_plain(&api);
@@ -217,7 +213,6 @@ static void each_line_names_the_call_its_answer_and_what_follows(void **state)
 /* Taking back is tried twice; a stream that is not to be had leaves the write out. */
 static void a_way_back_that_fails_once_costs_nothing(void **state)
 {
-    (void)state;
     static const char *const entries[] = {"cuMemUnmap", "cuMemRelease", "cuStreamCreate",
                                           "cuStreamDestroy_v2"};
     struct api api;
@@ -238,7 +233,6 @@ static void a_way_back_that_fails_once_costs_nothing(void **state)
 
 static void a_broken_context_is_no_refusal(void **state)
 {
-    (void)state;
     struct api api;
     begin_plain(&api);
     for (size_t call = 1; call < 6; call++) {
@@ -257,7 +251,6 @@ static void a_broken_context_is_no_refusal(void **state)
 
 static void a_full_device_is_believed(void **state)
 {
-    (void)state;
     struct api api;
     struct lines lines;
     flw_sim_config world = flw_sim_config_default(11);
@@ -276,7 +269,6 @@ static void a_full_device_is_believed(void **state)
 
 static void addresses_that_are_refused_are_asked_for_less_then_not_needed(void **state)
 {
-    (void)state;
     struct api api;
     begin_plain(&api);
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
@@ -317,7 +309,6 @@ static void expect_unsupported(struct api *api, const fallow_pool_config *config
 
 static void what_was_named_is_never_done_without(void **state)
 {
-    (void)state;
     static const int peers[] = {1};
     struct api api;
     struct lines lines;
@@ -360,7 +351,6 @@ static void what_was_named_is_never_done_without(void **state)
 
 static void settings_that_exclude_each_other_are_named(void **state)
 {
-    (void)state;
     struct api api;
     struct lines lines;
     begin_plain(&api);
@@ -389,7 +379,6 @@ static void settings_that_exclude_each_other_are_named(void **state)
 
 static void a_kind_that_is_refused_later_is_done_without_from_then_on(void **state)
 {
-    (void)state;
     struct api api;
     struct lines lines;
     begin_plain(&api);
@@ -414,7 +403,6 @@ static void a_kind_that_is_refused_later_is_done_without_from_then_on(void **sta
 
 static void a_refusal_of_everything_is_not_blamed_on_a_kind(void **state)
 {
-    (void)state;
     struct api api;
     struct lines lines;
     begin_plain(&api);
@@ -432,7 +420,6 @@ static void a_refusal_of_everything_is_not_blamed_on_a_kind(void **state)
 
 static void a_growth_does_not_do_without_what_was_named(void **state)
 {
-    (void)state;
     struct api api;
     struct lines lines;
     begin_plain(&api);
@@ -456,7 +443,6 @@ static void a_growth_does_not_do_without_what_was_named(void **state)
 
 static void a_wake_does_without_too(void **state)
 {
-    (void)state;
     struct api api;
     struct lines lines;
     begin_plain(&api);
@@ -500,7 +486,6 @@ static void create_beside_capture(struct api *api, CUstreamCaptureMode mode, uns
 
 static void the_probe_ends_no_capture(void **state)
 {
-    (void)state;
     static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                                 CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
                                                 CU_STREAM_CAPTURE_MODE_RELAXED};

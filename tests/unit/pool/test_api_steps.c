@@ -78,21 +78,18 @@ static void expect_warm_steps_to_cost_little(size_t stream_count, size_t least, 
 
 static void streams_that_exchange_no_small_blocks_do_not_wait_for_each_other(void **state)
 {
-    (void)state;
     expect_warm_steps_to_cost_little(2, 300, 32000);
     expect_warm_steps_to_cost_little(4, 300, 32000);
 }
 
 static void streams_that_exchange_no_large_blocks_do_not_wait_for_each_other(void **state)
 {
-    (void)state;
     expect_warm_steps_to_cost_little(2, MIB, 12 * MIB);
     expect_warm_steps_to_cost_little(4, MIB, 12 * MIB);
 }
 
 static void streams_of_blocks_of_all_sizes_do_not_wait_for_each_other(void **state)
 {
-    (void)state;
     expect_warm_steps_to_cost_little(2, 300, 4 * MIB);
     expect_warm_steps_to_cost_little(4, 300, 4 * MIB);
 }
@@ -132,7 +129,6 @@ static fallow_stats rise(bool is_refused_first)
 
 static void a_pool_rises_as_if_a_refused_request_had_not_been(void **state)
 {
-    (void)state;
     fallow_stats plain = rise(false), refused = rise(true);
     assert_int_equal(refused.reserved_bytes, plain.reserved_bytes);
     assert_int_equal(refused.grow_count, plain.grow_count);

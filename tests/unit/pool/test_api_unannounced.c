@@ -50,7 +50,6 @@ static void make_idle(struct api *api)
 
 static void a_miss_inside_an_unannounced_capture_is_refused(void **state)
 {
-    (void)state;
     for (unsigned n = 0; n < 12; n++) {
         struct api api;
         api_begin(&api, NULL);
@@ -77,7 +76,6 @@ static void a_miss_inside_an_unannounced_capture_is_refused(void **state)
 /* Work on the stream still uses the freed blocks. */
 static void blocks_freed_inside_an_unannounced_capture_are_not_handed_over(void **state)
 {
-    (void)state;
     for (unsigned n = 0; n < 3; n++) {
         struct api api;
         void *held[HELD], *taken[HELD];
@@ -113,7 +111,6 @@ static void blocks_freed_inside_an_unannounced_capture_are_not_handed_over(void 
 
 static void hits_ask_nothing_and_a_refill_once(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     assert_int_equal(fallow_free(api.pool, api_alloc(&api, 5000, api.stream), api.stream),
@@ -138,7 +135,6 @@ static void hits_ask_nothing_and_a_refill_once(void **state)
 
 static void a_retired_stream_needs_no_fence_in_place_of_one_that_a_capture_took(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     void *first = api_alloc(&api, 8 * MIB, api.stream), *second = api_alloc(&api, MIB, api.stream);

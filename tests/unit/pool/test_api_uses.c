@@ -12,7 +12,6 @@
 
 static void many_blocks_keep_their_tags_and_their_announced_uses(void **state)
 {
-    (void)state;
     static void *blocks[MANY];
     struct api api;
     api_begin_with_pool(&api);
@@ -50,7 +49,6 @@ static void many_blocks_keep_their_tags_and_their_announced_uses(void **state)
 
 static void announcing_for_a_known_stream_makes_no_driver_call(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     void *first = api_alloc(&api, 4096, api.stream);
@@ -67,7 +65,6 @@ static void announcing_for_a_known_stream_makes_no_driver_call(void **state)
 /* One that was retired is no longer known: its handle may be a new stream's. */
 static void announcing_for_a_retired_streams_handle_looks_again(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     void *ptr = api_alloc(&api, 4096, api.stream);
@@ -82,7 +79,6 @@ static void announcing_for_a_retired_streams_handle_looks_again(void **state)
 /* A stream for which the thread has a cache is believed without a question, until it is retired. */
 static void a_retired_streams_cache_announces_nothing(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     void *ptr = api_alloc(&api, 5 * MIB, api.stream);
@@ -97,7 +93,6 @@ static void a_retired_streams_cache_announces_nothing(void **state)
 
 static void the_free_of_a_large_block_with_uses_is_as_exact_as_any(void **state)
 {
-    (void)state;
     struct api api;
     api_begin_with_pool(&api);
     assert_int_equal(fallow_free(api.pool, api_alloc(&api, MIB, api.other), api.other), FALLOW_OK);
@@ -143,7 +138,6 @@ static void use_and_end(struct api *api)
  * what is gone at once, so each round's events meet those of the round before. */
 static void a_users_context_may_end_before_its_fence_is_asked_for(void **state)
 {
-    (void)state;
     struct api api;
     CUcontext before = NULL, after = NULL;
     flw_sim_config world = flw_sim_config_default(5);
@@ -180,7 +174,6 @@ static CUevent make_event_abroad(struct api *api, CUcontext *context)
 
 static void the_events_of_a_context_are_gone_with_it(void **state)
 {
-    (void)state;
     struct api api;
     CUcontext first = NULL, context = NULL, popped;
     CUstream foreign = NULL;
@@ -228,7 +221,6 @@ static void *use_abroad(struct api *api, CUcontext *context, CUstream *foreign)
 
 static void a_sleep_and_a_destroy_wait_for_users_of_other_contexts(void **state)
 {
-    (void)state;
     CUcontext context = NULL;
     CUstream foreign = NULL;
     for (int destroys = 0; destroys < 2; destroys++) {

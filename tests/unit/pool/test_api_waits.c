@@ -68,7 +68,6 @@ static void wait_for_lost_foreign(bool has_many_users)
 
 static void memory_of_a_lost_stream_of_another_context_waits_for_that_context(void **state)
 {
-    (void)state;
     wait_for_lost_foreign(false);
     wait_for_lost_foreign(true);
 }
@@ -101,7 +100,6 @@ static void *use_own_default_stream(void *context)
 
 static void another_threads_default_stream_does_not_end_a_wait(void **state)
 {
-    (void)state;
     struct api api;
     struct other_thread thread = {.api = &api};
     pthread_t started;
@@ -139,7 +137,6 @@ static void another_threads_default_stream_does_not_end_a_wait(void **state)
 
 static void a_request_that_may_not_wait_hears_of_small_blocks_too(void **state)
 {
-    (void)state;
     static void *blocks[FULL];
     struct api api;
     void *ptr = NULL;
@@ -357,7 +354,6 @@ static bool nth_settings(unsigned n, fallow_pool_config *out)
 
 static void wait_ms_bounds_all_waits_of_a_call(void **state)
 {
-    (void)state;
     static struct bound bound;
     fallow_pool_config settings;
     for (unsigned n = 0; nth_settings(n, &settings); n++) {
@@ -371,7 +367,6 @@ static void wait_ms_bounds_all_waits_of_a_call(void **state)
 
 static void wait_ms_bounds_drawn_calls(void **state)
 {
-    (void)state;
     static struct bound bound;
     static const uint64_t lags_ms[] = {1, 30, 1000};
     fallow_pool_config settings;
@@ -402,7 +397,6 @@ static void take_turns(struct bound *bound, uint64_t lag_ms, unsigned turns)
 
 static void waits_seldom_ask_for_the_room_of_the_device(void **state)
 {
-    (void)state;
     static struct bound bound;
     take_turns(&bound, 1, 200);
     assert_true(bound.api.sim.call_count("cuMemGetInfo_v2") <= 10);
@@ -412,7 +406,6 @@ static void waits_seldom_ask_for_the_room_of_the_device(void **state)
 
 static void a_wait_is_bounded_once_others_fill_the_device(void **state)
 {
-    (void)state;
     static struct bound bound;
     take_turns(&bound, 2000, 4);
     const struct flw_sim *sim = &bound.api.sim;

@@ -29,7 +29,6 @@ static void decay_keeps_the_need_of_two_seconds(void **state)
 {
     static const uint64_t most_steps_ms[] = {3, 30, 300, 900};
     uint64_t random = 5, now = 77 * MS;
-    (void)state;
     for (size_t i = 0; i < NOTE_COUNT; i++) {
         uint64_t most_step = most_steps_ms[i / 500 % 4];
         now += flw_random_next(&random) % most_step * MS;

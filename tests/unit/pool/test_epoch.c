@@ -99,7 +99,6 @@ static void check_not_reused_before_complete(size_t size, size_t count)
 static void
 a_block_is_allocated_again_only_when_earlier_work_of_every_stream_is_complete(void **state)
 {
-    (void)state;
     check_not_reused_before_complete(300, 256);
     check_not_reused_before_complete(40 * KIB, 256);
     check_not_reused_before_complete(2 * MIB, 40);
@@ -107,7 +106,6 @@ a_block_is_allocated_again_only_when_earlier_work_of_every_stream_is_complete(vo
 
 static void a_block_of_a_mebibyte_is_a_driver_allocation_of_its_own(void **state)
 {
-    (void)state;
     begin();
     const size_t sizes[] = {MIB, MIB + 1, 2 * MIB, 5 * MIB, 33 * MIB - 7};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -141,7 +139,6 @@ static void check_pairs(size_t size, size_t pairs)
 
 static void warm_pairs_share_one_record_and_two_queries(void **state)
 {
-    (void)state;
     check_pairs(64, 256);
     check_pairs(4 * KIB, 256);
     check_pairs(200 * KIB, 256);
@@ -151,7 +148,6 @@ static void warm_pairs_share_one_record_and_two_queries(void **state)
 
 static void a_busy_device_is_not_waited_for_within_the_bound(void **state)
 {
-    (void)state;
     begin();
     give_work(api.other);
     for (size_t i = 0; i < 60; i++) { /* 240 MiB of blocks that stay in limbo */
@@ -173,7 +169,6 @@ static void a_busy_device_is_not_waited_for_within_the_bound(void **state)
 
 static void a_size_that_nothing_freed_fits_makes_room_for_itself(void **state)
 {
-    (void)state;
     begin();
     for (size_t mib = 2; mib < 120; mib += 2) {
         give_work(api.stream);
@@ -186,7 +181,6 @@ static void a_size_that_nothing_freed_fits_makes_room_for_itself(void **state)
 
 static void nothing_is_recorded_asked_or_given_back_while_something_is_captured(void **state)
 {
-    (void)state;
     begin();
     void *before = allocate(4 * KIB);
     fallow_context_capture_begin();
@@ -212,7 +206,6 @@ static void nothing_is_recorded_asked_or_given_back_while_something_is_captured(
 
 static void without_a_record_of_contexts_memory_comes_back_by_synchronising(void **state)
 {
-    (void)state;
     flw_sim_config world = flw_sim_config_default(7);
     world.schedule = FLW_SIM_HELD;
     world.device_bytes = 512 * MIB;
@@ -231,7 +224,6 @@ static void without_a_record_of_contexts_memory_comes_back_by_synchronising(void
 
 static void an_epoch_covers_the_work_of_every_live_context(void **state)
 {
-    (void)state;
     CUcontext second = NULL, popped = NULL;
     CUstream hidden = NULL;
     begin();
@@ -282,7 +274,6 @@ static CUresult CUDAAPI ask_while_a_context_ends(CUevent event)
 
 static void no_event_is_asked_for_whose_context_ends_meanwhile(void **state)
 {
-    (void)state;
     CUcontext popped = NULL;
     flw_sim_config world = flw_sim_config_default(7);
     world.schedule = FLW_SIM_HELD;
@@ -314,7 +305,6 @@ static CUresult CUDAAPI refuse_what_is_not_ready(CUevent event)
 
 static void a_refusal_by_another_context_completes_nothing(void **state)
 {
-    (void)state;
     CUcontext second = NULL, popped = NULL;
     CUstream hidden = NULL;
     flw_sim_config world = flw_sim_config_default(7);
@@ -352,7 +342,6 @@ static CUresult CUDAAPI refuse_where_captured(void)
 
 static void a_refused_synchronisation_completes_nothing(void **state)
 {
-    (void)state;
     CUcontext popped = NULL;
     void *blocks[8], *none = NULL;
     flw_sim_config world = flw_sim_config_default(7);
@@ -378,7 +367,6 @@ static void a_refused_synchronisation_completes_nothing(void **state)
 
 static void a_synchronisation_of_the_context_makes_what_was_freed_before_ready(void **state)
 {
-    (void)state;
     begin();
     struct flw_pool *pool = flw_pool_of(api.pool);
     void *ptr = allocate(6 * MIB);
@@ -398,7 +386,6 @@ static void a_synchronisation_of_the_context_makes_what_was_freed_before_ready(v
 
 static void wrong_frees_are_refused_and_counted(void **state)
 {
-    (void)state;
     begin();
     char *small = allocate(5000), *large = allocate(3 * MIB), *freed = allocate(5000),
          *gone = allocate(3 * MIB);
@@ -429,7 +416,6 @@ static void *free_all(void *blocks)
 
 static void blocks_freed_by_a_thread_that_ends_come_back(void **state)
 {
-    (void)state;
     void *blocks[101] = {NULL};
     pthread_t thread;
     begin();
@@ -449,7 +435,6 @@ static void blocks_freed_by_a_thread_that_ends_come_back(void **state)
 
 static void a_full_device_is_emptied_before_an_allocation_fails(void **state)
 {
-    (void)state;
     flw_sim_config world = flw_sim_config_default(7);
     world.schedule = FLW_SIM_HELD;
     world.device_bytes = 256 * MIB;
@@ -470,7 +455,6 @@ static void a_full_device_is_emptied_before_an_allocation_fails(void **state)
 
 static void what_served_the_last_climb_is_noted(void **state)
 {
-    (void)state;
     void *ptr = NULL;
     flw_sim_config world = flw_sim_config_default(7);
     world.device_bytes = (uint64_t)4 << 30;
@@ -488,7 +472,6 @@ static void what_served_the_last_climb_is_noted(void **state)
 
 static void a_request_that_may_not_grow_gives_nothing_away(void **state)
 {
-    (void)state;
     void *ptr = NULL;
     fallow_request request = {
         .struct_size = sizeof request, .size_bytes = 24 * MIB, .flags = FALLOW_REQUEST_NO_GROW};
@@ -509,7 +492,6 @@ static void a_request_that_may_not_grow_gives_nothing_away(void **state)
 
 static void a_lost_device_allocates_nothing_and_frees_everything(void **state)
 {
-    (void)state;
     begin();
     void *ptr = allocate(10000), *none = NULL;
     assert_true((api.sim.fail)("cuCtxRecordEvent", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1));
@@ -523,7 +505,6 @@ static void a_lost_device_allocates_nothing_and_frees_everything(void **state)
 
 static void settings_for_streams_are_refused(void **state)
 {
-    (void)state;
     begin();
     fallow_pool *pool = NULL;
     fallow_pool_config config = api_config(&api);

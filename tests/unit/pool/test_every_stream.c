@@ -46,7 +46,6 @@ static fallow_status ask(struct api *api, size_t bytes, uint32_t flags, void **o
 
 static void a_block_is_everyones_at_once(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < KINDS; k++) {
         struct api api;
         begin_as(&api, &kinds[k], NULL, 0); /* held: no submitted work completes */
@@ -70,7 +69,6 @@ static void a_block_is_everyones_at_once(void **state)
 
 static void what_is_complete_serves_every_stream_without_a_driver_call(void **state)
 {
-    (void)state;
     struct api api;
     begin_as(&api, &kinds[0], NULL, 0);
     for (size_t bytes = 3000; bytes < 10 * MIB; bytes *= 30) {
@@ -92,7 +90,6 @@ static void what_is_complete_serves_every_stream_without_a_driver_call(void **st
 /* At the limit the host waits for a stream; a request that may not wait returns WOULD_WAIT. */
 static void memory_of_streams_is_waited_for(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < KINDS; k++) {
         struct api api;
         void *ptr = NULL;
@@ -114,7 +111,6 @@ static void memory_of_streams_is_waited_for(void **state)
 
 static void what_else_a_block_can_be(void **state)
 {
-    (void)state;
     struct api api;
     fallow_capture *capture = NULL;
     fallow_block block;
@@ -246,7 +242,6 @@ static void *work(void *argument)
 
 static void random_programs_never_share_memory_between_streams(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < 2 * KINDS; k++) {
         struct api api;
         struct worker workers[3];

@@ -139,7 +139,6 @@ static void end(void)
 
 static void a_feature_is_told_of_blocks_captures_trims_and_streams(void **state)
 {
-    (void)state;
     fallow_capture *capture;
     begin();
     void *block = api_alloc(&api, 3 * MIB, api.stream);
@@ -170,7 +169,6 @@ static void a_feature_is_told_of_blocks_captures_trims_and_streams(void **state)
 
 static void what_a_feature_keeps_gives_way_before_the_callback_is_asked(void **state)
 {
-    (void)state;
     void *ptr = NULL;
     begin();
     kept = api_alloc(&api, 40 * MIB, api.stream);
@@ -191,7 +189,6 @@ static void what_a_feature_keeps_gives_way_before_the_callback_is_asked(void **s
 
 static void a_cache_that_a_feature_refuses_is_not_made(void **state)
 {
-    (void)state;
     void *ptr = &api;
     begin();
     told.refuses_caches = true;
@@ -207,7 +204,6 @@ static void a_cache_that_a_feature_refuses_is_not_made(void **state)
 
 static void a_pool_where_it_is_not_enlisted_tells_a_feature_nothing(void **state)
 {
-    (void)state;
     begin();
     fallow_pool *plain = api_create(&api);
     void *ptr;
@@ -222,7 +218,6 @@ static void a_pool_where_it_is_not_enlisted_tells_a_feature_nothing(void **state
 /* Whoever frees waits for nothing: a poll may have to, for what a sleep that failed has left. */
 static void the_free_of_an_exported_block_is_no_poll(void **state)
 {
-    (void)state;
     memset(&told, 0, sizeof told);
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);

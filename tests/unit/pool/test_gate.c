@@ -34,7 +34,6 @@ static void a_turn_that_may_wait_is_not_refused_for_those_who_knock(void **state
     static struct knock shared;
     pthread_t thread;
     unsigned refused = 0;
-    (void)state;
     flw_gate_set(&shared.gate, FLW_GATE_HELD);
     assert_int_equal(pthread_create(&thread, NULL, knock, &shared), 0);
     while (!atomic_load(&shared.began)) {
@@ -51,7 +50,6 @@ static void a_turn_that_may_wait_is_not_refused_for_those_who_knock(void **state
 static void a_turn_that_may_not_wait_is_refused_while_one_is_inside(void **state)
 {
     static struct flw_gate gate;
-    (void)state;
     assert_int_equal(flw_gate_enter(&gate, false), FALLOW_OK);
     flw_gate_set(&gate, FLW_GATE_HELD);
     assert_int_equal(flw_gate_enter(&gate, false), FALLOW_WOULD_WAIT);
@@ -66,7 +64,6 @@ static void a_turn_that_may_not_wait_is_refused_while_one_is_inside(void **state
 static void a_short_turn_leaves_a_sleeping_pool_asleep(void **state)
 {
     static struct flw_gate gate;
-    (void)state;
     assert_true(flw_gate_await_turn(&gate));
     assert_false(flw_gate_await_turn(&gate)); /* its own */
     flw_gate_hold(&gate);

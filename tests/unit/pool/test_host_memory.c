@@ -12,7 +12,6 @@
 
 static void a_slab_that_has_no_slots_is_tried_once(void **state)
 {
-    (void)state;
     struct api api;
     void *runs[RUNS], *block = NULL;
     api_begin_with_pool(&api);

@@ -97,7 +97,6 @@ static void go_on(struct round *round, unsigned kind)
 
 static void what_gone_streams_freed_is_reclaimed_without_a_wait(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 4; i++) {
         struct api api;
         begin_lost(&api, i % 2 != 0, NULL);
@@ -112,7 +111,6 @@ static void what_gone_streams_freed_is_reclaimed_without_a_wait(void **state)
 
 static void without_an_event_of_the_context_it_is_waited_for_and_counted(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         struct api api;
         begin_lost(&api, i != 0, "old");
@@ -130,7 +128,6 @@ static void without_an_event_of_the_context_it_is_waited_for_and_counted(void **
 
 static void a_refused_event_is_recorded_again(void **state)
 {
-    (void)state;
     struct api api;
     begin_lost(&api, false, NULL);
     for (unsigned n = 1; n <= 20; n++) {
@@ -148,7 +145,6 @@ static void a_refused_event_is_recorded_again(void **state)
 /* The pool has seen the captured stream, so the capture survives announced or not. */
 static void a_capture_goes_on_beside_it(void **state)
 {
-    (void)state;
     for (unsigned is_announced = 0; is_announced < 2; is_announced++) {
         struct api api;
         fallow_capture *capture = NULL;
@@ -177,7 +173,6 @@ static void a_capture_goes_on_beside_it(void **state)
 /* Each stream holds a slab, frees too little for a fence, and its handle is not reused. */
 static void streams_that_nothing_names_again_are_noticed(void **state)
 {
-    (void)state;
     struct api api;
     CUstream streams[ROUNDS];
     begin_lost(&api, false, NULL);

@@ -146,7 +146,6 @@ static void serve_from(const struct kind *from, const struct kind *to, bool is_e
 
 static void an_allocation_is_served_from_other_pools(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < KINDS * KINDS * 4; i++) {
         serve_from(&kinds[i / 4 / KINDS], &kinds[i / 4 % KINDS], (i & 1) != 0, (i & 2) != 0);
     }
@@ -154,7 +153,6 @@ static void an_allocation_is_served_from_other_pools(void **state)
 
 static void a_wake_is_served_from_other_pools(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < KINDS * 2; i++) {
         struct api api;
         begin_small(&api, (i & 1) != 0 ? LAG_NS : 0);
@@ -175,7 +173,6 @@ static void a_wake_is_served_from_other_pools(void **state)
 
 static void a_pool_at_its_own_limit_takes_nothing_from_others(void **state)
 {
-    (void)state;
     struct api api;
     void *ptr = NULL;
     begin_small(&api, 0);
@@ -196,7 +193,6 @@ static void a_pool_at_its_own_limit_takes_nothing_from_others(void **state)
 
 static void others_give_no_more_than_is_asked_for(void **state)
 {
-    (void)state;
     struct api api;
     fallow_stats stats;
     begin_small(&api, 0);
@@ -221,7 +217,6 @@ static void others_give_no_more_than_is_asked_for(void **state)
 /* Taking memory ends neither pool's capture and moves no captured memory. */
 static void captures_go_on_while_others_are_asked(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < KINDS; i++) {
         struct api api;
         fallow_capture *taken = NULL, *held = NULL;
@@ -335,7 +330,6 @@ static void step_free(struct random_run *run, int i)
 
 static void a_random_program_fails_only_where_others_cannot_help(void **state)
 {
-    (void)state;
     int failures = 0;
     for (uint64_t seed = 1; seed <= 12; seed++) {
         static struct random_run run;
@@ -411,7 +405,6 @@ static void *ask_on_and_on(void *context)
 
 static void two_pools_ask_each_other_at_once(void **state)
 {
-    (void)state;
     struct api api;
     struct asker askers[4];
     pthread_t threads[4];

@@ -33,7 +33,6 @@ static void *visit(void *context)
 
 static void a_pool_that_others_find_has_its_handle(void **state)
 {
-    (void)state;
     struct api api;
     pthread_t thread;
     api_begin(&api, NULL);

@@ -71,7 +71,6 @@ static void *free_and_trim(void *unused)
 /* It may be destroyed, and its handle be another stream's, as soon as the retire returns. */
 static void no_thread_records_on_a_stream_that_has_been_retired(void **state)
 {
-    (void)state;
     void *end = NULL;
     api_begin_with_pool(&bed.api);
     struct flw_pool *pool = flw_pool_of(bed.api.pool);
@@ -175,7 +174,6 @@ static void retire_while_a_sleep_asks(bool is_query)
 
 static void no_thread_asks_about_a_stream_that_has_been_retired(void **state)
 {
-    (void)state;
     retire_while_a_sleep_asks(false);
     retire_while_a_sleep_asks(true);
 }
@@ -194,7 +192,6 @@ static CUresult query_but_dead(CUstream stream)
 
 static void no_thread_asks_about_a_stream_that_may_have_died(void **state)
 {
-    (void)state;
     api_begin(&bed.api, NULL);
     fallow_pool_config config = api_config(&bed.api);
     config.streams_may_die = 1;
@@ -224,7 +221,6 @@ static void no_thread_asks_about_a_stream_that_may_have_died(void **state)
 /* The pool never saw the new one: a fence on it would say nothing about the old one's work. */
 static void a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_it(void **state)
 {
-    (void)state;
     struct api api;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
@@ -266,7 +262,6 @@ static void *trim(void *unused)
 
 static void no_thread_frees_on_a_stream_that_has_been_retired(void **state)
 {
-    (void)state;
     void *end = NULL;
     flw_sim_config world = flw_sim_config_default(7);
     world.schedule = FLW_SIM_HELD;
@@ -301,7 +296,6 @@ static void no_thread_frees_on_a_stream_that_has_been_retired(void **state)
 /* On the simulated driver, which tells; the block stays its owner's. */
 static void a_retired_and_destroyed_streams_handle_is_refused_by_every_call(void **state)
 {
-    (void)state;
     struct api api;
     const size_t sizes[2] = {4096, 3 * MIB};
     void *ptr = &api, *two[2] = {&api, &api};
@@ -357,7 +351,6 @@ static void *meet(void *argument)
 
 static void threads_may_meet_a_recycled_handle_at_once(void **state)
 {
-    (void)state;
     flw_sim_config world = flw_sim_config_default(7);
     pthread_t threads[MEETERS];
     world.check = 1;

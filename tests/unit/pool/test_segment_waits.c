@@ -98,7 +98,6 @@ static void alloc_no_wait(struct api *api, enum state device)
 
 static void request_no_wait_would_wait(void **state)
 {
-    (void)state;
     in_all(0, alloc_no_wait);
 }
 
@@ -114,7 +113,6 @@ static void alloc_never(struct api *api, enum state device)
 
 static void wait_ms_never_fails(void **state)
 {
-    (void)state;
     in_all(UINT32_MAX, alloc_never);
 }
 
@@ -130,7 +128,6 @@ static void poll_for(struct api *api, uint64_t ns, uint64_t while_bytes)
 /* The pool always keeps the demand of the last two seconds, of real time. */
 static void pool_poll_releases_segments_of_an_idle_device_only(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         struct api api;
         begin_full(&api, orders[i], 0, BUSY);
@@ -159,14 +156,12 @@ static void trim_zero(struct api *api, enum state device)
 
 static void pool_trim_with_deadline_0_releases_segments_of_an_idle_device_only(void **state)
 {
-    (void)state;
     in_all(0, trim_zero);
 }
 
 /* A call that may wait counts its wait, and a call with a deadline is not blocked for longer. */
 static void what_waits_is_counted(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 6; i++) {
         struct api api;
         size_t released = 0;

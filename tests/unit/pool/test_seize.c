@@ -113,7 +113,6 @@ static void one_barrier_serves_all_caches(void **state)
 {
     struct bed bed;
     fallow_pool_config config;
-    (void)state;
     fallow_pool_config_init(&config);
     begin(&bed, &config);
     for (unsigned round = 1; round <= 3; round++) {
@@ -134,7 +133,6 @@ static void caches_that_are_closed_need_none(void **state)
 {
     struct bed bed;
     fallow_pool_config config;
-    (void)state;
     fallow_pool_config_init(&config);
     config.streams_may_die = 1;
     begin(&bed, &config);
@@ -205,7 +203,6 @@ static void no_thread_waits_for_one_that_waits_for_an_owner(void **state)
     fallow_pool_config config;
     pthread_t drainer, passer;
     struct crowd crowd = {.bed = &bed};
-    (void)state;
     fallow_pool_config_init(&config);
     begin(&bed, &config);
     void *block;
@@ -253,7 +250,6 @@ static void a_cancelled_thread_ends_when_its_call_has(void **state)
     fallow_pool_config config;
     pthread_t drainer;
     struct crowd crowd = {.bed = &bed};
-    (void)state;
     fallow_pool_config_init(&config);
     begin(&bed, &config);
     fill_caches(&bed);
@@ -278,7 +274,6 @@ static void a_refused_barrier_ends_all_hits(void **state)
 {
     struct bed bed;
     fallow_pool_config config;
-    (void)state;
     fallow_pool_config_init(&config);
     begin(&bed, &config);
     fill_caches(&bed);
@@ -317,7 +312,6 @@ static void a_recording_goes_on_without_barriers(void **state)
     fallow_record_config record;
     fallow_recorder *recorder;
     char path[] = "/tmp/fallow_seize_XXXXXX";
-    (void)state;
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);

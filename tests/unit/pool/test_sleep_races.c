@@ -30,7 +30,6 @@ static CUresult copy_and_free(void *to, CUdeviceptr from, size_t bytes, CUstream
 /* The sleep has counted the block among what it saves, and gives up its memory as idle. */
 static void a_saved_block_that_is_freed_meanwhile_keeps_no_pool_from_waking(void **state)
 {
-    (void)state;
     fallow_sleep_request request = {.struct_size = sizeof request};
     begin_backed(&bed.api);
     bed.cu = &bed.api.sim.cu;

@@ -265,7 +265,6 @@ static void run_with(uint64_t seed, fallow_order order, fallow_page_source sourc
 
 static void the_terms_add_up_at_every_quiet_point(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 8; seed++) {
         print_message("seed %llu\n", (unsigned long long)seed);
         run_with(seed, FALLOW_ORDER_STREAM, FALLOW_PAGES_HANDLES);
@@ -295,7 +294,6 @@ static CUresult CUDAAPI look_and_alloc(CUdeviceptr *out, size_t bytes)
 
 static void a_look_never_sees_more_reserved_than_the_peak(void **state)
 {
-    (void)state;
     void *ptrs[4];
     api_begin(&looker, NULL);
     struct flw_driver driver = looker.sim.cu;
@@ -354,7 +352,6 @@ static void *allocate_and_free(void *argument)
 
 static void peaks_are_reset_while_threads_allocate(void **state)
 {
-    (void)state;
     struct api api;
     struct worker workers[THREADS];
     atomic_uint working = THREADS;

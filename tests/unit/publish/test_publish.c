@@ -25,14 +25,12 @@ static char folder[64];
 
 static int make_folder(void **state)
 {
-    (void)state;
     strcpy(folder, "/tmp/fallow-publish-XXXXXX");
     return mkdtemp(folder) == NULL;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     return rmdir(folder); /* and nothing was left in it */
 }
 
@@ -207,7 +205,6 @@ static const struct flw_stats_page_class *find_class(const struct flw_stats_page
 
 static void a_pool_in_context_order_has_the_stages_of_its_own_ladder(void **state)
 {
-    (void)state;
     struct api bed;
     struct flw_stats_page stats_page;
     api_begin(&bed, NULL);
@@ -232,7 +229,6 @@ static void a_pool_in_context_order_has_the_stages_of_its_own_ladder(void **stat
 
 static void a_quiet_pool_is_told_of_exactly(void **state)
 {
-    (void)state;
     struct api bed;
     struct flw_stats_page stats_page;
     void *blocks[40];
@@ -288,7 +284,6 @@ static void a_quiet_pool_is_told_of_exactly(void **state)
 
 static void captures_uses_and_gone_streams_are_told_of(void **state)
 {
-    (void)state;
     struct api bed;
     struct flw_stats_page stats_page;
     fallow_capture *capture = NULL;
@@ -330,7 +325,6 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
 
 static void a_pool_that_sleeps_is_told_of_as_that(void **state)
 {
-    (void)state;
     struct api bed;
     struct flw_stats_page stats_page;
     fallow_sleep_request request;
@@ -357,7 +351,6 @@ static void a_pool_that_sleeps_is_told_of_as_that(void **state)
 /* Two pools have arenas, and one has more than a stats page holds. */
 static void arenas_are_told_of_by_name(void **state)
 {
-    (void)state;
     enum {
         ARENAS = FLW_STATS_PAGE_ARENAS + 3
     };
@@ -420,7 +413,6 @@ static void arenas_are_told_of_by_name(void **state)
 
 static void starts_are_counted_and_the_last_stop_removes_the_file(void **state)
 {
-    (void)state;
     fallow_publish_stop(); /* one too many */
     assert_int_equal(state_of(getpid()), FLW_STATS_FILE_ABSENT);
     publish();
@@ -440,7 +432,6 @@ static void starts_are_counted_and_the_last_stop_removes_the_file(void **state)
 
 static void what_cannot_be_published_is_told_in_one_line(void **state)
 {
-    (void)state;
     struct rlimit before, small;
     fallow_publish_config config = config_of("/nonexistent/folder");
     line_count = 0;
@@ -484,7 +475,6 @@ static void skip_forks(void)
 
 static void the_child_of_a_fork_publishes_when_it_asks(void **state)
 {
-    (void)state;
     skip_forks();
     struct api bed;
     api_begin_with_pool(&bed);
@@ -532,7 +522,6 @@ static enum flw_stats_file_state state_after(int how)
 
 static void exit_removes_the_file_and_a_kill_leaves_a_stale_one(void **state)
 {
-    (void)state;
     skip_forks();
     assert_int_equal(state_after(0), FLW_STATS_FILE_ABSENT);
     assert_int_equal(state_after(SIGKILL), FLW_STATS_FILE_STALE);
@@ -601,7 +590,6 @@ static void *come_and_go(void *argument)
 
 static void it_can_be_watched_while_pools_and_arenas_come_and_go(void **state)
 {
-    (void)state;
     struct api bed;
     pthread_t threads[3];
     api_begin_with_pool(&bed);

@@ -27,7 +27,6 @@ static unsigned char scratch[FLW_STATS_FILE_BODY_BYTES];
 
 static int make_folder(void **state)
 {
-    (void)state;
     strcpy(folder, "/tmp/fallow-board-XXXXXX");
     self = (struct flw_stats_file_name){.user = geteuid(), .process = getpid()};
     return mkdtemp(folder) == NULL;
@@ -35,7 +34,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     return system(command);
@@ -78,7 +76,6 @@ static void poke(const char *path, off_t offset, const void *bytes, size_t count
 
 static void an_answer_is_read_as_it_was_posted(void **state)
 {
-    (void)state;
     struct flw_stats_file stats_file;
     struct flw_stats_file_reader reader;
     size_t count = 0;
@@ -105,7 +102,6 @@ static void an_answer_is_read_as_it_was_posted(void **state)
 
 static void a_torn_page_is_refused(void **state)
 {
-    (void)state;
     struct flw_stats_file stats_file;
     struct flw_stats_file_reader reader;
     size_t count = 0;
@@ -133,7 +129,6 @@ static void a_torn_page_is_refused(void **state)
 /* A child writes without end, all bytes of a body alike; what is read whole is alike. */
 static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
 {
-    (void)state;
     struct flw_stats_file stats_file;
     struct flw_stats_file_reader reader;
     atomic_uint *stops =
@@ -187,7 +182,6 @@ static void a_board_that_is_cut_short_is_refused(void **state)
 {
     static const off_t lengths[] = {0, 20, FLW_STATS_FILE_HEADER_BYTES,
                                     FLW_STATS_FILE_HEADER_BYTES + 5};
-    (void)state;
     for (size_t i = 0; i < 2 * (sizeof lengths / sizeof *lengths); i++) {
         struct flw_stats_file stats_file;
         struct flw_stats_file_reader reader;
@@ -212,7 +206,6 @@ static void a_board_that_is_cut_short_is_refused(void **state)
 
 static void another_version_and_a_damaged_head_are_told_apart(void **state)
 {
-    (void)state;
     struct flw_stats_file stats_file;
     struct flw_stats_file_reader reader;
     uint32_t version = FLW_STATS_FILE_VERSION + 6;
@@ -237,7 +230,6 @@ static void another_version_and_a_damaged_head_are_told_apart(void **state)
 
 static void a_file_that_others_could_have_made_is_not_read(void **state)
 {
-    (void)state;
     struct flw_stats_file stats_file;
     char elsewhere[FLW_STATS_FILE_PATH_BYTES];
     post(&stats_file);
@@ -263,7 +255,6 @@ static void a_file_that_others_could_have_made_is_not_read(void **state)
 
 static void names_are_read_strictly(void **state)
 {
-    (void)state;
     static const char *const good[] = {"fallow.0.1", "fallow.1000.4242", "fallow.4294967295.7.7"};
     static const char *const bad[] = {"fallow",
                                       "fallow.",
@@ -312,7 +303,6 @@ static int next_descriptor(void)
 
 static void copies_of_the_library_have_a_board_each(void **state)
 {
-    (void)state;
     int before = next_descriptor();
     struct flw_stats_file stats_files[FLW_STATS_FILE_COPIES], more;
     struct flw_stats_file_name name = self;
@@ -371,7 +361,6 @@ static void count_name(void *context, const struct flw_stats_file_name *name)
 
 static void a_board_whose_process_is_gone_is_stale_and_swept(void **state)
 {
-    (void)state;
     struct flw_stats_file_name name;
     struct flw_stats_file stats_file;
     in_a_child(leave_it, &name);
@@ -424,7 +413,6 @@ static void outlive(int report)
 
 static void closed_descriptors_and_forks_change_nothing(void **state)
 {
-    (void)state;
     int ends[2], status = 0;
     char byte = '?';
     if (FLW_IS_EMULATED) {
@@ -447,7 +435,6 @@ static void closed_descriptors_and_forks_change_nothing(void **state)
 
 static void foreign_files_of_such_a_name_stay(void **state)
 {
-    (void)state;
     struct flw_stats_file_name name = {.user = geteuid(), .process = 77};
     char draft[FLW_STATS_FILE_PATH_BYTES + 1];
     struct stat status;
@@ -469,7 +456,6 @@ static void foreign_files_of_such_a_name_stay(void **state)
 
 static void no_room_and_no_folder_are_told_in_one_line(void **state)
 {
-    (void)state;
     struct flw_stats_file stats_file;
     struct rlimit before, small = {.rlim_cur = 8192, .rlim_max = RLIM_INFINITY};
     char message[FLW_STATS_FILE_MESSAGE_BYTES] = "";

@@ -63,7 +63,6 @@ static size_t write_pools(void *bytes, size_t capacity, const struct flw_stats_p
 
 static void a_bulletin_is_read_as_it_was_written(void **state)
 {
-    (void)state;
     uint64_t random = flw_test_seed("bulletin");
     struct flw_stats_page_pool pools[3] = {pool_of(&random), pool_of(&random), pool_of(&random)};
     struct flw_stats_page stats_page;
@@ -83,7 +82,6 @@ static void a_bulletin_is_read_as_it_was_written(void **state)
 /* Room for call stacks is not taken from the tables of pools to come. */
 static void call_stacks_leave_half_of_a_board(void **state)
 {
-    (void)state;
     enum {
         POOLS = 12
     };
@@ -112,7 +110,6 @@ static void call_stacks_leave_half_of_a_board(void **state)
 
 static void pools_that_do_not_fit_are_counted_and_left_out(void **state)
 {
-    (void)state;
     uint64_t random = 5;
     struct flw_stats_page_pool pools[3] = {pool_of(&random), pool_of(&random), pool_of(&random)};
     struct flw_stats_page stats_page;
@@ -138,7 +135,6 @@ static void pools_that_do_not_fit_are_counted_and_left_out(void **state)
 /* Words, little-endian, of a version that has one more of everything. */
 static void records_of_a_later_version_are_skipped_at_their_end(void **state)
 {
-    (void)state;
     struct flw_stats_page_pool pool = {.class_count = 2, .stream_count = 1};
     struct flw_stats_page stats_page;
     uint64_t *words = (uint64_t *)(void *)scratch, *at = words;
@@ -199,7 +195,6 @@ static void records_of_a_later_version_are_skipped_at_their_end(void **state)
 
 static void a_broken_bulletin_is_refused(void **state)
 {
-    (void)state;
     uint64_t random = flw_test_seed("broken bulletin");
     struct flw_stats_page_pool pools[2] = {pool_of(&random), pool_of(&random)};
     struct flw_stats_page stats_page;

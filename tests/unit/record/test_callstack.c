@@ -18,7 +18,6 @@ static struct flw_callstacks *all;
 
 static int set_up(void **state)
 {
-    (void)state;
     all = flw_callstacks_shared();
     return all == NULL;
 }
@@ -39,7 +38,6 @@ static __attribute__((noinline)) uint32_t deep(unsigned levels, unsigned depth)
 
 static void a_place_has_a_number_and_another_place_another(void **state)
 {
-    (void)state;
     uint32_t first = 0;
     for (int i = 0; i < 100; i++) {
         uint32_t number = here(DEPTH);
@@ -53,7 +51,6 @@ static void a_place_has_a_number_and_another_place_another(void **state)
 
 static void so_many_frames_are_kept_and_no_more(void **state)
 {
-    (void)state;
     for (unsigned depth = 1; depth <= FLW_CALLSTACK_DEPTH_MOST; depth++) {
         struct flw_callstack stack = flw_callstacks_get(all, deep(80, depth));
         assert_int_equal(stack.frame_count, depth);
@@ -66,7 +63,6 @@ static void so_many_frames_are_kept_and_no_more(void **state)
 
 static void a_deeper_look_at_the_same_place_sees_more(void **state)
 {
-    (void)state;
     static const unsigned depths[] = {1, FLW_CALLSTACK_DEPTH_MOST, 2};
     size_t counts[3];
     for (size_t i = 0; i < 3; i++) {
@@ -80,7 +76,6 @@ static void a_deeper_look_at_the_same_place_sees_more(void **state)
 /* A recording that ends meanwhile leaves nothing behind for the next one. */
 static void a_look_is_for_one_call(void **state)
 {
-    (void)state;
     atomic_store(&flw_callstack_recordings, 1);
     assert_int_equal(flw_callstack_seen(), 0);
     assert_true(flw_callstack_look(DEPTH, false));
@@ -112,7 +107,6 @@ static int look(const void *a, const void *b)
 
 static void a_frame_names_the_function_that_its_module_shows_and_the_place_in_it(void **state)
 {
-    (void)state;
     int numbers[2] = {2, 1};
     bool is_named = false;
     qsort(numbers, 2, sizeof numbers[0], look);
@@ -148,7 +142,6 @@ static void *look_around(void *out)
 
 static void threads_in_the_same_place_see_the_same(void **state)
 {
-    (void)state;
     static uint32_t numbers[THREADS][LEVELS];
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
@@ -183,7 +176,6 @@ static bool flush(void *context)
 
 static void a_file_has_each_stack_once_and_counts_from_one(void **state)
 {
-    (void)state;
     size_t written = 0;
     struct flw_ftrace_sink sink = {.write = count_bytes, .flush = flush, .context = &written};
     struct flw_ftrace_settings settings = {.has_stacks = true, .codec = FLW_RECORD_PACKED};
@@ -212,7 +204,6 @@ static void a_file_has_each_stack_once_and_counts_from_one(void **state)
 
 static void a_child_of_a_fork_counts_anew(void **state)
 {
-    (void)state;
     int status;
     (void)here(DEPTH);
     pid_t child = fork();

@@ -9,7 +9,6 @@
 
 static void the_checksum_is_crc32c(void **state)
 {
-    (void)state;
     struct flw_crc32c crc;
     flw_crc32c_init(&crc);
     assert_int_equal(flw_crc32c_add(&crc, 0, "123456789", 9), 0xE3069283);
@@ -23,7 +22,6 @@ static void the_checksum_is_crc32c(void **state)
 /* Of every length and alignment, in two parts; where the processor has none, tables against tables. */
 static void the_checksum_is_the_same_by_tables_and_by_instruction(void **state)
 {
-    (void)state;
     unsigned char bytes[64];
     struct flw_crc32c usual, tables;
     uint64_t random = flw_test_seed("unit.record");
@@ -46,7 +44,6 @@ static void the_checksum_is_the_same_by_tables_and_by_instruction(void **state)
 
 static void ticks_lie_on_the_line_between_two_moments(void **state)
 {
-    (void)state;
     const uint64_t hour_ns = UINT64_C(3600000000000);
     struct flw_tsc_pair from = {1000, 500}, to = {1000 + 3 * hour_ns, 500 + hour_ns};
     struct flw_tsc_line line = flw_tsc_line_through(&from, &to);

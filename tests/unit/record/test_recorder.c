@@ -13,7 +13,6 @@
 
 static void every_size_and_both_streams_are_on_record_in_order(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {1, 512, 4096, 100000, MIB, 3 * MIB, 40 * MIB};
     enum {
         COUNT = sizeof sizes / sizeof *sizes,
@@ -60,7 +59,6 @@ static void every_size_and_both_streams_are_on_record_in_order(void **state)
 
 static void blocks_from_before_are_the_start_of_the_trace(void **state)
 {
-    (void)state;
     struct bed bed;
     begin_bed(&bed);
     void *stays = api_alloc(&bed.api, 3000, bed.api.stream);
@@ -96,7 +94,6 @@ static void blocks_from_before_are_the_start_of_the_trace(void **state)
 
 static void tags_uses_trims_and_phases_are_on_record(void **state)
 {
-    (void)state;
     struct bed bed;
     size_t at;
     begin_bed(&bed);
@@ -140,7 +137,6 @@ static void tags_uses_trims_and_phases_are_on_record(void **state)
 
 static void a_capture_is_on_record_with_its_blocks(void **state)
 {
-    (void)state;
     struct bed bed;
     fallow_capture *capture = NULL;
     size_t at;
@@ -169,7 +165,6 @@ static void a_capture_is_on_record_with_its_blocks(void **state)
 
 static void a_pool_with_debug_checks_is_recorded_as_its_user_sees_it(void **state)
 {
-    (void)state;
     struct bed bed;
     size_t at;
     begin_bed(&bed);
@@ -199,7 +194,6 @@ static void a_pool_with_debug_checks_is_recorded_as_its_user_sees_it(void **stat
 
 static void a_failure_is_on_record_and_dumps_the_flight_recorder(void **state)
 {
-    (void)state;
     struct bed bed;
     size_t at;
     begin_bed(&bed);
@@ -244,7 +238,6 @@ static void a_failure_is_on_record_and_dumps_the_flight_recorder(void **state)
 
 static void a_dump_has_the_last_records_and_what_was_allocated_before_them(void **state)
 {
-    (void)state;
     enum {
         KEPT = 128 /* records in the smallest ring */
     };
@@ -289,7 +282,6 @@ static void a_dump_has_the_last_records_and_what_was_allocated_before_them(void 
 
 static void a_dump_has_the_mode_of_other_new_files(void **state)
 {
-    (void)state;
     struct bed bed;
     struct stat facts;
     begin_bed(&bed);
@@ -313,7 +305,6 @@ static void a_dump_has_the_mode_of_other_new_files(void **state)
 
 static void a_signal_dumps_the_flight_recorder(void **state)
 {
-    (void)state;
     struct bed bed;
     struct sigaction before;
     begin_bed(&bed);
@@ -343,7 +334,6 @@ static void a_signal_dumps_the_flight_recorder(void **state)
 
 static void a_full_ring_says_how_many_records_were_lost(void **state)
 {
-    (void)state;
     enum {
         PAIRS = 20000
     };
@@ -380,7 +370,6 @@ static void a_full_ring_says_how_many_records_were_lost(void **state)
 
 static void a_thread_that_waits_for_room_loses_nothing(void **state)
 {
-    (void)state;
     enum {
         PAIRS = 5000
     };

@@ -16,7 +16,6 @@
 
 static void a_full_disk_ends_the_recording_and_not_the_pool(void **state)
 {
-    (void)state;
     struct bed bed;
     begin_bed(&bed);
     fallow_record_config config = file_config(&bed);
@@ -42,7 +41,6 @@ static void a_full_disk_ends_the_recording_and_not_the_pool(void **state)
 
 static void a_bad_config_is_refused_and_leaves_no_recorder(void **state)
 {
-    (void)state;
     struct bed bed;
     begin_bed(&bed);
     fallow_recorder *recorder = NULL;
@@ -133,7 +131,6 @@ static void read_until_over(int fd, const struct ending *ending)
 /* What ends may have to detach caches yet, should the file fail, and must not detach another's. */
 static void no_recording_begins_before_another_has_ended(void **state)
 {
-    (void)state;
     struct bed bed;
     struct ending ending = {.status = FALLOW_OK};
     pthread_t thread;
@@ -161,7 +158,6 @@ static void no_recording_begins_before_another_has_ended(void **state)
 
 static void the_end_of_the_pool_ends_its_recording(void **state)
 {
-    (void)state;
     struct bed bed;
     begin_bed(&bed);
     start(&bed, 0, 0);
@@ -178,7 +174,6 @@ static void the_end_of_the_pool_ends_its_recording(void **state)
 
 static void an_abandoned_pool_leaves_a_file_with_an_end(void **state)
 {
-    (void)state;
     struct bed bed;
     begin_bed(&bed);
     start(&bed, 0, 0);
@@ -197,7 +192,6 @@ static void an_abandoned_pool_leaves_a_file_with_an_end(void **state)
 
 static void the_child_of_a_fork_leaves_the_file_to_its_parent(void **state)
 {
-    (void)state;
     struct bed bed;
     begin_bed(&bed);
     start(&bed, 0, 0);
@@ -243,7 +237,6 @@ static void record_until_killed(struct bed *bed, _Atomic uint64_t *flushed)
 /* What was handed over is there, whole; of what came after it at most what had no chunk yet lacks. */
 static void a_killed_program_loses_at_most_what_was_in_no_chunk(void **state)
 {
-    (void)state;
     _Atomic uint64_t *flushed =
         mmap(NULL, sizeof *flushed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true((void *)flushed != MAP_FAILED);
@@ -277,7 +270,6 @@ static void a_killed_program_loses_at_most_what_was_in_no_chunk(void **state)
 /* Nobody flushes for it. A child records and is killed; what it had done some time before is there. */
 static void what_a_killed_program_did_some_time_before_is_there(void **state)
 {
-    (void)state;
     struct bed bed;
     make_folder(&bed);
     pid_t child = fork();
@@ -368,7 +360,6 @@ static void let_them_work(struct worker *workers, int count)
 /* Threads hand blocks to one another while recordings begin and end. */
 static void recordings_begin_and_end_while_threads_work(void **state)
 {
-    (void)state;
     enum {
         THREADS = 4,
         RECORDINGS = 12

@@ -14,7 +14,6 @@
 
 static void it_agrees_with_a_plain_table(void **state)
 {
-    (void)state;
     static uint32_t table[KEYS];
     struct flw_addressmap map = {0};
     uint64_t random = flw_test_seed("unit.trace_addressmap");

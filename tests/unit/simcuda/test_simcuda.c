@@ -13,7 +13,6 @@
 
 static void unordered_writes_are_a_race_under_every_schedule(void **state)
 {
-    (void)state;
     for (int schedule = FLW_SIM_RANDOM; schedule <= FLW_SIM_HELD; schedule++) {
         begin(1, (flw_sim_schedule)schedule, false);
         CUdeviceptr at;
@@ -28,7 +27,6 @@ static void unordered_writes_are_a_race_under_every_schedule(void **state)
 
 static void a_wait_on_an_event_orders_and_a_later_record_does_not(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         begin(seed, FLW_SIM_RANDOM, false);
         CUstream a = make_stream();
@@ -53,7 +51,6 @@ static void a_wait_on_an_event_orders_and_a_later_record_does_not(void **state)
 
 static void readers_may_overlap_each_other_but_not_a_writer(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_CLOCK, false);
     CUstream a = make_stream();
     CUstream b = make_stream();
@@ -72,7 +69,6 @@ static void readers_may_overlap_each_other_but_not_a_writer(void **state)
 
 static void what_the_host_saw_complete_orders_what_it_gives_later(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_CLOCK, false);
     CUstream a = make_stream();
     CUevent event = make_event();
@@ -89,7 +85,6 @@ static void what_the_host_saw_complete_orders_what_it_gives_later(void **state)
 
 static void the_legacy_stream_orders_blocking_streams_only(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         begin(seed, FLW_SIM_RANDOM, false);
         CUstream blocking;
@@ -110,7 +105,6 @@ static void the_legacy_stream_orders_blocking_streams_only(void **state)
 
 static void a_full_queue_runs_the_scheduler_and_nothing_else_does(void **state)
 {
-    (void)state;
     flw_sim_config config = flw_sim_config_default(1);
     config.schedule = FLW_SIM_HELD;
     config.queue_depth = 16;
@@ -139,7 +133,6 @@ static void CUDA_CB count_call(void *argument)
 
 static void host_functions_run_in_order_and_may_not_call_the_driver(void **state)
 {
-    (void)state;
     for (int schedule = FLW_SIM_RANDOM; schedule <= FLW_SIM_HELD; schedule++) {
         begin(3, (flw_sim_schedule)schedule, false);
         CUstream stream = make_stream();
@@ -176,7 +169,6 @@ static void *synchronize(void *argument)
 
 static void work_behind_a_host_function_waits_for_its_return(void **state)
 {
-    (void)state;
     for (int schedule = FLW_SIM_RANDOM; schedule <= FLW_SIM_HELD; schedule++) {
         struct gate gate;
         pthread_t waiter;
@@ -202,7 +194,6 @@ static void work_behind_a_host_function_waits_for_its_return(void **state)
 
 static void an_unsafe_call_kills_a_capture_unless_the_thread_is_relaxed(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_RANDOM, false);
     CUstream stream = make_stream();
     CUdeviceptr at;
@@ -223,7 +214,6 @@ static void an_unsafe_call_kills_a_capture_unless_the_thread_is_relaxed(void **s
 
 static void branches_of_a_graph_that_share_memory_are_a_race(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_RANDOM, false);
     CUstream a = make_stream();
     CUstream b = make_stream();
@@ -273,7 +263,6 @@ static void add_one(flw_sim_launch *launch, void **parameters)
 
 static void a_kernel_runs_in_stream_order_and_its_unwritten_loads_are_named(void **state)
 {
-    (void)state;
     sim.register_twin("add_one", add_one);
     for (uint64_t seed = 1; seed <= 10; seed++) {
         begin(seed, FLW_SIM_RANDOM, true);
@@ -306,7 +295,6 @@ static void a_kernel_runs_in_stream_order_and_its_unwritten_loads_are_named(void
 
 static void pool_memory_is_reused_in_stream_order_and_guarded_after_its_free(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         begin(seed, FLW_SIM_RANDOM, false);
         CUstream a = make_stream();
@@ -333,7 +321,6 @@ static void pool_memory_is_reused_in_stream_order_and_guarded_after_its_free(voi
 
 static void planned_faults_strike_the_nth_call_and_sticky_ones_stay(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_RANDOM, false);
     CUdeviceptr at;
     assert_int_equal((sim.fail)("cuMemAlloc_v2", 2, CUDA_ERROR_OUT_OF_MEMORY, 0), 1);
@@ -349,7 +336,6 @@ static void planned_faults_strike_the_nth_call_and_sticky_ones_stay(void **state
 
 static void a_driver_may_want_a_context_where_none_is_needed(void **state)
 {
-    (void)state;
     flw_sim_config config = flw_sim_config_default(1);
     for (config.wants_context = 0; config.wants_context < 2; config.wants_context++) {
         CUcontext context;
@@ -368,7 +354,6 @@ static void a_driver_may_want_a_context_where_none_is_needed(void **state)
 
 static void the_clock_completes_work_after_its_lag_and_counts_waits(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_CLOCK, false);
     CUstream a = make_stream();
     CUstream b = make_stream();
@@ -395,7 +380,6 @@ static void the_ledger_counts_where_the_host_stops(void **state)
 {
     CUdeviceptr memory;
     unsigned word;
-    (void)state;
     begin(1, FLW_SIM_CLOCK, false);
     CUstream a = make_stream();
     CUstream b = make_stream();
@@ -434,7 +418,6 @@ static void the_ledger_counts_where_the_host_stops(void **state)
 /* An allocator that asks for its oldest event at each request is no host that waits. */
 static void questions_with_work_or_time_between_them_do_not_move_the_clock(void **state)
 {
-    (void)state;
     for (unsigned is_time = 0; is_time < 2; is_time++) {
         begin(1, FLW_SIM_CLOCK, false);
         CUstream a = make_stream();
@@ -455,7 +438,6 @@ static void questions_with_work_or_time_between_them_do_not_move_the_clock(void 
 
 static void a_host_that_asks_on_and_on_lets_the_clock_move(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_CLOCK, false);
     CUstream stream = make_stream();
     CUevent event = make_event();
@@ -512,7 +494,6 @@ static void expect_return_in_both(CUstream stream, CUresult result)
 
 static void a_fork_in_a_host_function_or_a_kernel_returns_in_both(void **state)
 {
-    (void)state;
     sim.register_twin("fork_in_kernel", fork_in_kernel);
     for (int schedule = FLW_SIM_RANDOM; schedule <= FLW_SIM_CLOCK; schedule++) {
         begin(1, (flw_sim_schedule)schedule, true);

@@ -68,13 +68,11 @@ static inline CUdeviceptr map_one(uint64_t bytes, CUmemGenericAllocationHandle *
 
 static inline int open_driver(void **state)
 {
-    (void)state;
     return flw_sim_open(&sim) ? 0 : -1;
 }
 
 static inline int close_driver(void **state)
 {
-    (void)state;
     flw_sim_close(&sim);
     return 0;
 }

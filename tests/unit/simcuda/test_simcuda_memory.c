@@ -13,7 +13,6 @@
 
 static void unmapping_under_unfinished_work_is_found(void **state)
 {
-    (void)state;
     for (int schedule = FLW_SIM_CLOCK; schedule <= FLW_SIM_HELD; schedule++) {
         begin(1, (flw_sim_schedule)schedule, false);
         CUmemGenericAllocationHandle handle;
@@ -33,7 +32,6 @@ static void unmapping_under_unfinished_work_is_found(void **state)
 
 static void touching_what_is_not_mapped_is_found_and_sticks(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_CLOCK, false);
     CUdeviceptr at;
     ASSERT_OK(sim.cu.cuMemAddressReserve(&at, HANDLE_BYTES, 0, 0, 0));
@@ -46,7 +44,6 @@ static void touching_what_is_not_mapped_is_found_and_sticks(void **state)
 
 static void a_handle_keeps_its_contents_when_it_moves(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_RANDOM, true);
     CUmemGenericAllocationHandle handle;
     CUdeviceptr at = map_one(HANDLE_BYTES, &handle);
@@ -72,7 +69,6 @@ static void a_handle_keeps_its_contents_when_it_moves(void **state)
 
 static void an_exported_handle_imports_as_the_same_memory(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_RANDOM, true);
     CUmemGenericAllocationHandle handle;
     CUdeviceptr at = map_one(HANDLE_BYTES, &handle);
@@ -123,7 +119,6 @@ static int use_in_child(int file)
 
 static void another_process_sees_the_bytes_of_an_exported_handle(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_RANDOM, true);
     CUmemGenericAllocationHandle handle;
     CUdeviceptr at = map_one(HANDLE_BYTES, &handle);
@@ -169,7 +164,6 @@ static int signal_of_touch(uint64_t address, bool is_write)
 
 static void the_profile_gives_contents_to_default_worlds_alone(void **state)
 {
-    (void)state;
     static const flw_sim_config own = {.struct_size = sizeof own};
     assert_int_equal(sim.play("contents", NULL, 0), 1);
     for (int is_own = 0; is_own < 2; is_own++) {
@@ -188,7 +182,6 @@ static void the_profile_gives_contents_to_default_worlds_alone(void **state)
 /* Though a device may read the host's: with and without. */
 static void the_host_cannot_touch_what_is_the_devices(void **state)
 {
-    (void)state;
     static const char *const profiles[] = {NULL, "host-pageable"};
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     skip(); /* whose shadow may lie at these addresses */
@@ -214,7 +207,6 @@ static void the_host_cannot_touch_what_is_the_devices(void **state)
 
 static void dead_handles_and_addresses_come_back_at_once(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_RANDOM, false);
     CUstream stream = make_stream();
     unsigned long long first;
@@ -236,7 +228,6 @@ static void dead_handles_and_addresses_come_back_at_once(void **state)
 
 static void what_is_given_is_listed_by_address(void **state)
 {
-    (void)state;
     begin(1, FLW_SIM_RANDOM, false);
     assert_int_equal(sim.get_extents(0, NULL, 0), 0);
     CUmemGenericAllocationHandle handle;
@@ -282,7 +273,6 @@ static void what_is_given_is_listed_by_address(void **state)
 /* Whatever the kernel gives: older ones, and emulators, begin anything at any page. */
 static void pinned_memory_of_whole_huge_pages_begins_at_one(void **state)
 {
-    (void)state;
     const size_t huge = 2u << 20;
     begin(1, FLW_SIM_RANDOM, false);
     void *odd[4], *whole[4];

@@ -185,11 +185,9 @@ static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **sta
 static void the_demo_breaks_no_rule_at_any_lag(void **state)
 {
     static const char *const lags[] = {"0", "200", "2000", "20000"};
-    char arguments[512];
     for (size_t i = 0; i < sizeof lags / sizeof *lags; i++) {
-        snprintf(arguments, sizeof arguments, "fallow replay '%s' --json - --lag %s",
-                 getenv("FALLOW_DEMO"), lags[i]);
-        command_expect(arguments);
+        command_expect(
+            command_line("fallow replay '%s' --json - --lag %s", getenv("FALLOW_DEMO"), lags[i]));
         for (size_t j = 0; j < ALLOCATING_COUNT; j++) {
             assert_int_equal(get_count(allocating[j], "failures"), 0);
             assert_int_equal(get_count(allocating[j], "violations"), 0);
@@ -231,10 +229,8 @@ static void a_release_threshold_gives_back_what_is_idle(void **state)
 {
     static const char *const names[] = {"async", "async:release_threshold=0,sync_every=50",
                                         "async:release_threshold=max,sync_every=50"};
-    char arguments[512];
-    snprintf(arguments, sizeof arguments, "fallow replay '%s' --json - --policy %s,%s,%s,bound",
-             getenv("FALLOW_DEMO"), names[0], names[1], names[2]);
-    command_expect(arguments);
+    command_expect(command_line("fallow replay '%s' --json - --policy %s,%s,%s,bound",
+                                getenv("FALLOW_DEMO"), names[0], names[1], names[2]));
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(get_count(names[i], "violations"), 0);
         assert_true(get_count(names[i], "peak_reserved_bytes") >=
@@ -255,11 +251,9 @@ static void every_setting_of_pytorch_serves_the_demo_by_the_rules(void **state)
         "pytorch:roundup_power2_divisions=8",
         "pytorch-expandable:roundup_power2_divisions=8",
     };
-    char arguments[1024];
-    snprintf(arguments, sizeof arguments,
-             "fallow replay '%s' --json - --policy %s,%s,%s,%s,%s,%s,%s", getenv("FALLOW_DEMO"),
-             names[0], names[1], names[2], names[3], names[4], names[5], names[6]);
-    command_expect(arguments);
+    command_expect(command_line("fallow replay '%s' --json - --policy %s,%s,%s,%s,%s,%s,%s",
+                                getenv("FALLOW_DEMO"), names[0], names[1], names[2], names[3],
+                                names[4], names[5], names[6]));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_int_equal(get_count(names[i], "failures"), 0);
         assert_int_equal(get_count(names[i], "violations"), 0);
@@ -319,11 +313,9 @@ static void a_lag_is_of_events_or_of_times(void **state)
 
 static void threads_serve_the_demo_without_breaking_a_rule(void **state)
 {
-    char arguments[512];
-    snprintf(arguments, sizeof arguments,
-             "fallow replay '%s' --json - --threads --policy fallow-memory-first,fallow",
-             getenv("FALLOW_DEMO"));
-    command_expect(arguments);
+    command_expect(
+        command_line("fallow replay '%s' --json - --threads --policy fallow-memory-first,fallow",
+                     getenv("FALLOW_DEMO")));
     static const char *const names[] = {"fallow-memory-first", "fallow"};
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(get_count(names[i], "threads"), 2);
@@ -334,7 +326,6 @@ static void threads_serve_the_demo_without_breaking_a_rule(void **state)
 
 static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **state)
 {
-    char arguments[512];
     assert_int_equal(
         command_run("fallow replay tiny.ftext --json - --limit 7M --policy pytorch,driver,bound"),
         1);
@@ -349,10 +340,8 @@ static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **sta
     uint64_t limit_bytes = get_count("driver", "smallest_limit_bytes");
     assert_true(limit_bytes >= 8 << 20 && limit_bytes <= 12 << 20);
     assert_true(get_count("pytorch", "smallest_limit_bytes") <= 42 << 20);
-    snprintf(arguments, sizeof arguments,
-             "fallow replay tiny.ftext --json - --limit %llu --policy driver",
-             (unsigned long long)limit_bytes);
-    command_expect(arguments);
+    command_expect(command_line("fallow replay tiny.ftext --json - --limit %llu --policy driver",
+                                (unsigned long long)limit_bytes));
     assert_string_equal(error_text, "");
     assert_int_equal(get_count("driver", "failures"), 0);
 }
@@ -436,10 +425,8 @@ static void who_holds_less_than_without_a_wait_has_waited(void **state)
         "fallow gen random multi-stream --count 600 --shared 20 --max 64M --cap 1G --streams 3 "
         "-o several.ftext");
     for (size_t i = 0; i < sizeof lags / sizeof *lags; i++) {
-        char line[128];
-        snprintf(line, sizeof line, "fallow replay several.ftext --no-times --json - --lag %s",
-                 lags[i]);
-        command_expect(line);
+        command_expect(
+            command_line("fallow replay several.ftext --no-times --json - --lag %s", lags[i]));
         uint64_t least_bytes = get_count("bound", "without_wait_bytes");
         assert_true(least_bytes > get_count("bound", "peak_reserved_bytes"));
         for (size_t j = 0; j < ALLOCATING_COUNT; j++) {
@@ -478,13 +465,12 @@ static void a_gpus_driver_is_asked_for_nothing_but_its_own_calls(void **state)
 /* Fail unless a replay prints the same text with a clock that jumps at each read. */
 static void expect_repeats(const char *arguments)
 {
-    char line[1024], expected[COMMAND_TEXT_BYTES];
-    snprintf(line, sizeof line, "fallow replay %s --no-times", arguments);
-    command_expect(line);
+    char expected[COMMAND_TEXT_BYTES];
+    command_expect(command_line("fallow replay %s --no-times", arguments));
     memcpy(expected, out_text, sizeof expected);
-    snprintf(line, sizeof line, "LD_PRELOAD=\"$FALLOW_CLOCK\" fallow replay %s --no-times",
-             arguments);
-    command_expect_text(line, expected);
+    command_expect_text(
+        command_line("LD_PRELOAD=\"$FALLOW_CLOCK\" fallow replay %s --no-times", arguments),
+        expected);
 }
 
 static void no_count_depends_on_the_hosts_clock(void **state)

@@ -89,9 +89,7 @@ static void a_failure_is_told_with_the_largest_hole(void **state)
 
 static void expect_golden(const char *arguments, const char *name)
 {
-    char line[1024];
-    snprintf(line, sizeof line, "fallow report pin.ftext " PIN_OPTIONS " %s", arguments);
-    command_expect(line);
+    command_expect(command_line("fallow report pin.ftext " PIN_OPTIONS " %s", arguments));
     assert_string_equal(error_text, "");
     char path[512];
     static char golden[COMMAND_TEXT_BYTES];
@@ -172,11 +170,8 @@ static void a_terminal_has_colour_unless_it_is_refused(void **state)
     }
     const char *line = "%s script -qec \"'$F' report tiny.ftext --no-times --policy driver\" "
                        "/dev/null </dev/null";
-    char whole[512];
-    snprintf(whole, sizeof whole, line, "env -u NO_COLOR");
-    command_expect(whole, "\033[1m");
-    snprintf(whole, sizeof whole, line, "env NO_COLOR=1");
-    command_expect(whole, "driver");
+    command_expect(command_line(line, "env -u NO_COLOR"), "\033[1m");
+    command_expect(command_line(line, "env NO_COLOR=1"), "driver");
     assert_null(strstr(out_text, "\033"));
 }
 
@@ -242,11 +237,8 @@ static void a_folder_is_a_table_with_a_page_a_trace(void **state)
 static void a_broken_threshold_is_one_line_and_exit_code_1(void **state)
 {
     const char *line = "fallow report tiny.ftext --no-times --policy driver,bound %s >screen";
-    char whole[512];
-    snprintf(whole, sizeof whole, line, "--max-reserved 10M --max-fragmentation 0.5");
-    command_expect(whole);
-    snprintf(whole, sizeof whole, line, "--max-reserved 9M");
-    command_expect_error(whole, 1,
+    command_expect(command_line(line, "--max-reserved 10M --max-fragmentation 0.5"));
+    command_expect_error(command_line(line, "--max-reserved 9M"), 1,
                          "tiny.ftext: policy driver reserves 10,485,760 bytes, 1,048,576 more");
     command_expect("fallow report heap.ftext --no-times --policy recorded "
                    "--max-fragmentation 0.34 >screen");

@@ -65,12 +65,11 @@ static void a_trace_is_not_replaced_by_what_is_written_of_it(void **state)
         "replay one.ftext --json one.ftext",
         "replay - --json link.ftext <one.ftext",
     };
-    char line[512];
     command_expect("cp tiny.ftext one.ftext && ln -s one.ftext link.ftext && "
                    "ln one.ftext hard.ftext");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        snprintf(line, sizeof line, "fallow %s", lines[i]);
-        command_expect_error(line, 2, ".ftext is the trace itself; name another file");
+        command_expect_error(command_line("fallow %s", lines[i]), 2,
+                             ".ftext is the trace itself; name another file");
     }
     command_expect("cmp one.ftext tiny.ftext");
     /* The traces of a folder are found by reading the files; an earlier run's output there is no trace. */
@@ -184,12 +183,10 @@ static void names_move_no_terminal(void **state)
         "fallow report \"$n\"",
         "fallow \"$n\"",
     };
-    char line[256];
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        snprintf(line, sizeof line,
-                 "n=$(printf 'a\\033[31m\\302\\233b'); cp tiny.ftext \"$n.ftext\"; { %s; } 2>&1",
-                 lines[i]);
-        (void)command_run(line);
+        (void)command_run(command_line(
+            "n=$(printf 'a\\033[31m\\302\\233b'); cp tiny.ftext \"$n.ftext\"; { %s; } 2>&1",
+            lines[i]));
         flw_test_expect_in(out_text, "a?[31m");
         assert_null(strchr(out_text, '\033'));
         assert_null(strstr(out_text, "\302\233"));
@@ -273,11 +270,9 @@ static void one_is_not_several(void **state)
     };
     static const char trace[] =
         "#fallow-trace 1\ndevice 0\nstream 0\nfields none\nA 0 0 524288 0\n";
-    char line[512];
     command_write("one.ftext", trace, sizeof trace - 1);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        snprintf(line, sizeof line, "COLUMNS=200 fallow %s", lines[i][0]);
-        command_expect(line, lines[i][1]);
+        command_expect(command_line("COLUMNS=200 fallow %s", lines[i][0]), lines[i][1]);
     }
 }
 
@@ -301,17 +296,15 @@ static const char *const options[] = {"--html",       "--json",   "--csv",
 
 static void an_output_is_packed_as_its_name_says(void **state)
 {
-    char line[512];
     if (!FLW_HAS_ZLIB) {
         skip();
     }
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        snprintf(line, sizeof line,
-                 "for n in plain packed.gz; do "
-                 "fallow report tiny.ftext --no-times %s $n >/dev/null || exit 1; done && "
-                 "test -s plain && gzip -dc packed.gz | cmp - plain",
-                 options[i]);
-        command_expect(line);
+        command_expect(
+            command_line("for n in plain packed.gz; do "
+                         "fallow report tiny.ftext --no-times %s $n >/dev/null || exit 1; done && "
+                         "test -s plain && gzip -dc packed.gz | cmp - plain",
+                         options[i]));
     }
     command_expect("fallow report tiny.ftext --policy bound --no-times --json p.json.gz && "
                    "fallow report tiny.ftext --policy bound --no-times --baseline p.json.gz");
@@ -320,14 +313,14 @@ static void an_output_is_packed_as_its_name_says(void **state)
 /* The target of a link is replaced, not the link; users without access still have none. */
 static void a_replaced_file_keeps_its_place_and_its_readers(void **state)
 {
-    char line[512];
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        snprintf(line, sizeof line,
-                 "rm -f link there; echo old >there && chmod 600 there && ln -s there link && "
-                 "fallow report tiny.ftext %s link >/dev/null && stat -c %%a%%F link there && "
-                 "! grep -qx old there",
-                 options[i]);
-        command_expect_text(line, "777symbolic link\n600regular file\n");
+        command_expect_text(
+            command_line(
+                "rm -f link there; echo old >there && chmod 600 there && ln -s there link && "
+                "fallow report tiny.ftext %s link >/dev/null && stat -c %%a%%F link there && "
+                "! grep -qx old there",
+                options[i]),
+            "777symbolic link\n600regular file\n");
     }
 }
 
@@ -443,10 +436,10 @@ static void what_cannot_be_written_is_said_first(void **state)
 {
     char line[256], what[64];
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        snprintf(line, sizeof line, "fallow report no.ftext %s nowhere/x", options[i]);
-        command_expect_error(line, 1, "nowhere/x: cannot create a file there: No such file");
-        snprintf(line, sizeof line, "fallow report no.ftext %s .", options[i]);
-        command_expect_error(line, 1, ".: cannot write: Is a directory");
+        command_expect_error(command_line("fallow report no.ftext %s nowhere/x", options[i]), 1,
+                             "nowhere/x: cannot create a file there: No such file");
+        command_expect_error(command_line("fallow report no.ftext %s .", options[i]), 1,
+                             ".: cannot write: Is a directory");
         snprintf(line, sizeof line, "fallow report no.ftext %s ''", options[i]);
         snprintf(what, sizeof what, "%s '' is empty; give it a value", options[i]);
         command_expect_error(line, 2, what);
@@ -538,10 +531,10 @@ static void the_request_that_failed_is_asked_of_every_policy(void **state)
 /* Runs the report, and looks for the advice in text and JSON. `type` NULL: none. */
 static void expect_advice(const char *arguments, const char *text, const char *type)
 {
-    char line[512], member[512];
-    snprintf(line, sizeof line, "fallow report %s --no-times --json advice.json | tr -s ' \\n' ' '",
-             arguments);
-    command_expect(line, text);
+    char member[512];
+    command_expect(command_line("fallow report %s --no-times --json advice.json | tr -s ' \\n' ' '",
+                                arguments),
+                   text);
     snprintf(member, sizeof member, type == NULL ? "\"type\": null" : "\"type\": \"%s\"", type);
     command_expect("cat advice.json", member);
 }

@@ -58,25 +58,19 @@ static void the_device_that_ran_out_is_shown_and_the_others_have_a_line(void **s
 static void every_threshold_looks_at_every_device(void **state)
 {
     const char *line = "fallow report two.pickle --no-times --policy recorded %s >screen";
-    char whole[512];
     write_devices("two.pickle");
-    snprintf(whole, sizeof whole, line, "--fail-on-oom");
-    command_expect_error(whole, 1, "two.pickle: ran out of memory at event 3: 41,943,040 bytes");
-    snprintf(whole, sizeof whole, line, "--fail-on-oom --trace-device 0");
-    command_expect(whole);
+    command_expect_error(command_line(line, "--fail-on-oom"), 1,
+                         "two.pickle: ran out of memory at event 3: 41,943,040 bytes");
+    command_expect(command_line(line, "--fail-on-oom --trace-device 0"));
     /* Device 0 exceeds the threshold, although device 1 is shown. */
-    snprintf(whole, sizeof whole, line, "--max-reserved 70M");
-    command_expect_error(whole, 1,
+    command_expect_error(command_line(line, "--max-reserved 70M"), 1,
                          "two.pickle, device 0: policy recorded reserves 83,886,080 bytes");
-    snprintf(whole, sizeof whole, line,
-             "--json now.json && sed 's/83886080/8388608/' now.json >then.json");
-    command_expect(whole);
-    snprintf(whole, sizeof whole, line, "--baseline now.json");
-    command_expect(whole);
+    command_expect(
+        command_line(line, "--json now.json && sed 's/83886080/8388608/' now.json >then.json"));
+    command_expect(command_line(line, "--baseline now.json"));
     command_expect("sed 's/\"peak_reserved_bytes\": 83886080/\"peak_reserved_bytes\": 8388608/' "
                    "now.json >less.json");
-    snprintf(whole, sizeof whole, line, "--baseline less.json");
-    command_expect_error(whole, 1, "two.pickle, device 0");
+    command_expect_error(command_line(line, "--baseline less.json"), 1, "two.pickle, device 0");
     command_expect_text("cp two.pickle copy.pickle; fallow report diff two.pickle copy.pickle",
                         "no number differs\n");
 }

@@ -126,11 +126,6 @@ static void print_map(const struct flw_sheet_policy *policy, const char *when, F
 
 /* ---- owners ---- */
 
-static bool has_steps(const struct flw_sheet *sheet)
-{
-    return strncmp(sheet->stretches[0].name, "step", 4) == 0;
-}
-
 /* Add a row. `left` NULL: the table has no column of stretches. */
 static void add_owner(struct flw_table *table, const struct flw_sheet *sheet,
                       const struct flw_sheet_holding *holding, const struct flw_sheet_owner *owner,
@@ -149,7 +144,9 @@ static void add_owner(struct flw_table *table, const struct flw_sheet *sheet,
         for (size_t i = 0; i < sheet->stretch_count; i++) {
             strcat(levels, level(left->bytes[i], most, is_ascii));
         }
-        flw_table_name(table, has_steps(sheet) ? "by steps" : "by tenths", levels);
+        flw_table_name(table,
+                       strncmp(sheet->stretches[0].name, "step", 4) == 0 ? "by steps" : "by tenths",
+                       levels);
     }
     flw_table_name(table, "owner", owner->name);
 }
@@ -159,26 +156,22 @@ static void print_holding(const struct flw_sheet *sheet, enum flw_sheet_moment m
                           const char *title, bool is_ascii, FILE *out)
 {
     const struct flw_sheet_holding *holding = &sheet->holdings[moment];
-    struct flw_sheet_owner rest = {
-        .name = "the rest", .bytes = holding->rest_bytes, .count = holding->rest_count};
+    struct flw_sheet_owner rest = {"the rest", holding->bytes, holding->count};
     struct flw_sheet_left left = {{0}, {0}};
     struct flw_table table = {.unit = flw_unit_choose(holding->bytes)};
     bool has_left = holding->left != NULL;
+    const char *part = strncmp(sheet->stretches[0].name, "step", 4) == 0 ? "step" : "tenth";
     if (holding->bytes == 0) {
         return;
     }
     for (size_t s = 0; has_left && s < sheet->stretch_count; s++) {
         left.bytes[s] = sheet->stretches[s].left_bytes;
     }
-    for (size_t i = 0; i < holding->owner_count; i++) {
-        const struct flw_sheet_owner *owner = &holding->owners[i];
+    for (size_t i = 0; i < holding->owner_count && i < OWNERS_SHOWN; i++) {
         const struct flw_sheet_left *of = has_left ? &holding->left[i] : NULL;
-        if (i >= OWNERS_SHOWN) {
-            rest.bytes += owner->bytes;
-            rest.count += owner->count;
-            continue;
-        }
-        add_owner(&table, sheet, holding, owner, of, is_ascii);
+        add_owner(&table, sheet, holding, &holding->owners[i], of, is_ascii);
+        rest.bytes -= holding->owners[i].bytes;
+        rest.count -= holding->owners[i].count;
         for (size_t s = 0; has_left && s < sheet->stretch_count; s++) {
             left.bytes[s] -= of->bytes[s];
         }
@@ -191,7 +184,7 @@ static void print_holding(const struct flw_sheet *sheet, enum flw_sheet_moment m
     if (has_left) {
         fprintf(out,
                 "by %ss: when it was allocated, from the first to the last %s of the recording\n",
-                has_steps(sheet) ? "step" : "tenth", has_steps(sheet) ? "step" : "tenth");
+                part, part);
     }
 }
 
@@ -292,33 +285,37 @@ static double against(const struct flw_sheet *sheet, uint64_t reserved_bytes)
                : 100.0 * ((double)reserved_bytes / (double)flw_sheet_held(sheet, reference) - 1.0);
 }
 
-/* Add the row of a policy; NULL: of the bound of policies that never wait. */
 static void add_policy(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
                        bool has_times, struct flw_table *table)
 {
-    const struct flw_run_result *result = policy == NULL ? NULL : policy->result;
-    uint64_t live_bytes = sheet->program->max_live_bytes;
-    uint64_t held_bytes =
-        result == NULL ? sheet->without_wait_bytes : result->statistics.peak_reserved_bytes;
-    double ratio = policy != NULL    ? flw_sheet_ratio(policy)
-                   : live_bytes != 0 ? (double)held_bytes / (double)live_bytes
-                                     : 0;
-    bool has_frame = policy != NULL && flw_sheet_frame(policy, "peak reserved") != NULL;
-    bool is_reference = policy != NULL && policy == sheet->reference;
+    const struct flw_run_result *result = policy->result;
+    uint64_t held_bytes = result->statistics.peak_reserved_bytes;
+    double ratio = flw_sheet_ratio(policy);
+    bool has_frame = flw_sheet_frame(policy, "peak reserved") != NULL;
     flw_table_row(table, NULL);
-    flw_table_name(table, "policy", policy == NULL ? FLW_PLAN_WITHOUT_WAIT : policy->label);
+    flw_table_name(table, "policy", policy->label);
     flw_table_bytes(table, "reserved\n", held_bytes);
     flw_table_real(table, "reserved\n/ live", 3, ratio > 0 ? ratio : NAN);
-    flw_table_change(table, "difference\n%", 1, is_reference ? NAN : against(sheet, held_bytes));
+    flw_table_change(table, "difference\n%", 1,
+                     policy == sheet->reference ? NAN : against(sheet, held_bytes));
     flw_table_real(table, "fragmented\n%", 1, has_frame ? 100.0 * policy->fragmentation : NAN);
-    flw_table_count(table, "failed\nrequests",
-                    result == NULL ? FLW_NOT_APPLICABLE : result->failure_count);
-    flw_table_count(table, "driver\ncalls",
-                    result == NULL ? FLW_NOT_APPLICABLE : result->statistics.driver_call_count);
+    flw_table_count(table, "failed\nrequests", result->failure_count);
+    flw_table_count(table, "driver\ncalls", result->statistics.driver_call_count);
     if (has_times) {
-        bool is_timed = result != NULL && result->has_times;
-        flw_table_real(table, "median\nns", 0, is_timed ? result->all_times.p50_ns : NAN);
+        flw_table_real(table, "median\nns", 0, result->has_times ? result->all_times.p50_ns : NAN);
     }
+}
+
+/* Add the row of the bound of policies that never wait. */
+static void add_without_wait(const struct flw_sheet *sheet, bool has_times, struct flw_table *table)
+{
+    const struct flw_run_result result = {
+        .peak_requested_bytes = sheet->program->max_live_bytes,
+        .failure_count = FLW_NOT_APPLICABLE,
+        .statistics = {.peak_reserved_bytes = sheet->without_wait_bytes,
+                       .driver_call_count = FLW_NOT_APPLICABLE}};
+    const struct flw_sheet_policy policy = {.result = &result, .label = FLW_PLAN_WITHOUT_WAIT};
+    add_policy(sheet, &policy, has_times, table);
 }
 
 static void print_setting(const struct flw_sheet *sheet, FILE *out)
@@ -347,7 +344,7 @@ static void print_table(const struct flw_sheet *sheet, bool has_times, FILE *out
         add_policy(sheet, &sheet->policies[i], has_times, &table);
         if (sheet->policies[i].result->statistics.without_wait_bytes != FLW_NOT_APPLICABLE &&
             flw_plan_may_wait(sheet->program, sheet->lag_units)) {
-            add_policy(sheet, NULL, has_times, &table);
+            add_without_wait(sheet, has_times, &table);
         }
     }
     print_setting(sheet, out);
