@@ -75,8 +75,7 @@ struct flw_bench_policy {
     const char *name;
     bool needs_device;
 #define X(name, library, parameters, arguments) fallow_status(*name) parameters;
-    FLW_BENCH_ALLOC(X)
-    FLW_BENCH_OTHERS(X)
+    FLW_BENCH_CALLS(X)
 #undef X
     bool has_pool; /* a pool of libfallow; else the bench is the pool */
 };

@@ -70,12 +70,9 @@ static bool check_status(struct flw_bench *bench, fallow_status status, const ch
     ADAPT(null, name, parameters, fallow_null_##name arguments)
 #define POOL(name, library, parameters, arguments) \
     ADAPT(pool, name, parameters, fallow_##library arguments)
-FLW_BENCH_ALLOC(LOOP)
-FLW_BENCH_OTHERS(LOOP)
-FLW_BENCH_ALLOC(NULL_)
-FLW_BENCH_OTHERS(NULL_)
-FLW_BENCH_ALLOC(POOL)
-FLW_BENCH_OTHERS(POOL)
+FLW_BENCH_CALLS(LOOP)
+FLW_BENCH_CALLS(NULL_)
+FLW_BENCH_CALLS(POOL)
 #pragma GCC diagnostic pop
 
 #define CALLS(prefix)                                                                  \

@@ -18,11 +18,11 @@
       (pool, ptr, size_bytes, stream))                                                            \
     X(record_use, record_use, (void *pool, void *ptr, fallow_stream stream), (pool, ptr, stream)) \
     X(poll, pool_poll, (void *pool), (pool))
+#define FLW_BENCH_CALLS(X) FLW_BENCH_ALLOC(X) FLW_BENCH_OTHERS(X)
 
 #define X(name, library, parameters, arguments) \
     FALLOW_API fallow_status fallow_null_##name parameters;
-FLW_BENCH_ALLOC(X)
-FLW_BENCH_OTHERS(X)
+FLW_BENCH_CALLS(X)
 #undef X
 
 #endif
