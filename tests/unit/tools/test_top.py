@@ -53,12 +53,13 @@ class Target:
         return self.reap()
 
     def reap(self):
-        self.process.stdin.close()
-        self.process.stdout.close()
-        return self.process.wait()
+        self.process.communicate()
+        return self.process.returncode
 
 
-class Top(unittest.TestCase):
+class Boards(unittest.TestCase):
+    """A folder in which targets publish."""
+
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="fallow-top-")
         self.targets = []
@@ -74,6 +75,8 @@ class Top(unittest.TestCase):
         self.targets.append(Target(self.folder, pools))
         return self.targets[-1]
 
+
+class Top(Boards):
     def run_top(self, *arguments, code=0):
         """Return the output of `fallow top`. A number or a target selects a process."""
         words = [str(getattr(word, "pid", word)) for word in arguments]
