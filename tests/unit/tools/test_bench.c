@@ -113,7 +113,6 @@ static void expect_exact_counts(flw_bench_shape *shape, struct flw_bench_options
 
 static void two_counts_differ_by_exactly_that_many_operations(void **state)
 {
-    (void)state;
     struct flw_bench_options options = make_options(0);
     expect_exact_counts(flw_bench_pair, options);
     expect_exact_counts(flw_bench_streams, options);
@@ -134,7 +133,6 @@ static void two_counts_differ_by_exactly_that_many_operations(void **state)
 
 static void what_stays_deferred_and_what_is_timed_are_used_by_streams_of_their_own(void **state)
 {
-    (void)state;
     struct flw_bench_options options = make_options(640);
     options.warm_count = 64;
     struct tally tally = run_shape(flw_bench_deferred, &options, (struct tally){0});
@@ -147,7 +145,6 @@ static void what_stays_deferred_and_what_is_timed_are_used_by_streams_of_their_o
 
 static void a_sized_pair_frees_with_the_size_that_was_asked_for(void **state)
 {
-    (void)state;
     struct flw_bench_options options = make_options(50);
     options.is_sized = true;
     struct tally tally = run_shape(flw_bench_pair, &options, (struct tally){0});
@@ -158,7 +155,6 @@ static void a_sized_pair_frees_with_the_size_that_was_asked_for(void **state)
 
 static void every_failed_call_is_counted(void **state)
 {
-    (void)state;
     struct flw_bench_options options = make_options(50);
     for (uint64_t at = 1; at <= 57; at++) {
         struct tally alloc = {.fail_alloc = at}, free = {.fail_free = at};
@@ -169,7 +165,6 @@ static void every_failed_call_is_counted(void **state)
 
 static void replacing_loops_follow_the_steps(void **state)
 {
-    (void)state;
     struct flw_bench_step list[2] = {{512, 1, 0}, {1024, 0, 0}};
     struct tally tally = {0};
     void *slots[2] = {NULL, NULL};
@@ -186,7 +181,6 @@ static void replacing_loops_follow_the_steps(void **state)
 
 static void sizes_are_in_the_range_of_their_distribution(void **state)
 {
-    (void)state;
     struct flw_bench_options options = make_options(1);
     uint64_t seed = flw_test_seed("sizes"), least = UINT64_MAX, most = 0, large = 0;
     for (int i = 0; i < 100000; i++) {
@@ -208,7 +202,6 @@ static void sizes_are_in_the_range_of_their_distribution(void **state)
 
 static void steps_stay_inside_slots_and_streams(void **state)
 {
-    (void)state;
     static const uint64_t slot_counts[] = {1, 64, 100, 8192, 8193, 100000};
     struct flw_bench_options options = make_options(1);
     fallow_stream stream = NULL;
@@ -233,7 +226,6 @@ static void steps_stay_inside_slots_and_streams(void **state)
 
 static void the_median_is_the_middle(void **state)
 {
-    (void)state;
     double odd[] = {5, 1, 3}, even[] = {4, 1, 3, 2};
     assert_true(flw_median(odd, 3) == 3);
     assert_true(flw_median(even, 4) == 2.5);
@@ -278,7 +270,6 @@ static void expect_status(const char *const *lines, int expected)
 
 static void mistakes_on_the_command_line_are_refused(void **state)
 {
-    (void)state;
     static const char *const lines[] = {
         "",
         "nonsense",
@@ -329,7 +320,6 @@ static void mistakes_on_the_command_line_are_refused(void **state)
 
 static void every_shape_runs_on_the_empty_library(void **state)
 {
-    (void)state;
     static const char *const lines[] = {
         "--help",
         "pair --help",
@@ -377,7 +367,6 @@ static double figure_on_pool(flw_bench_shape *shape, struct flw_bench_options op
 /* After many more blocks than the queue between the two has room for. */
 static void what_one_thread_allocates_and_another_frees_holds_at_most_twice_the_live(void **state)
 {
-    (void)state;
     struct flw_bench_options options = make_options(600000);
     options.sizes = FLW_BENCH_SIZE_SMALL;
     options.warm_count = 1000;
@@ -394,14 +383,12 @@ static void what_one_thread_allocates_and_another_frees_holds_at_most_twice_the_
 
 static void a_lease_makes_no_driver_call_and_no_pool_call(void **state)
 {
-    (void)state;
     assert_true(figure_on_pool(flw_bench_lease, make_options(1000), "lease_driver_calls") == 0);
     assert_true(figure_on_pool(flw_bench_lease, make_options(1000), "lease_pool_calls") == 0);
 }
 
 static void every_shape_runs_on_the_pool(void **state)
 {
-    (void)state;
     static const char *const lines[] = {
         "pair --count 500 --warm 100",
         "pair --count 500 --sized --warm 100",

@@ -28,7 +28,6 @@ static const struct flw_kernel_case *find_case(const char *module, const char *v
 
 static void every_kernel_has_a_case(void **state)
 {
-    (void)state;
     const struct flw_kernel_module *module;
 #define X(name) (void)find_case(#name, NULL, &module);
     FLW_KERNEL_LIST(X)
@@ -38,7 +37,6 @@ static void every_kernel_has_a_case(void **state)
 /* Bytes computed from the shapes by hand. */
 static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
 {
-    (void)state;
     static const struct {
         const char *module, *variant;
         uint64_t bytes;
@@ -86,7 +84,6 @@ static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
 
 static void every_case_runs_on_the_simulated_device_under_a_name_of_its_own(void **state)
 {
-    (void)state;
     if (command_run("$F bench kernels") != 0) {
         fail_msg("%s%s", out_text, error_text);
     }
@@ -103,8 +100,7 @@ static void every_case_runs_on_the_simulated_device_under_a_name_of_its_own(void
 
 static void the_json_is_one_object_with_every_size(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("$F bench kernels --only combine --json"), 0);
+    command_expect("$F bench kernels --only combine --json");
     assert_int_equal(strncmp(out_text, "{\"bench\":\"kernels\"", 18), 0);
     assert_non_null(strstr(out_text, "\"sizes\":{\"tokens\":8192,\"width\":7168,\"top_k\":8},"
                                      "\"goal_of_copy\":0.85,\"ok\":true,\"message\":\"\","
@@ -117,7 +113,6 @@ static void the_json_is_one_object_with_every_size(void **state)
 
 static void mistakes_on_the_command_line_are_refused(void **state)
 {
-    (void)state;
     command_expect_error("$F bench kernels --only nothing", 2, "no module 'nothing'");
     command_expect_error("$F bench kernels --device x", 2, "--device 'x'");
     command_expect_error("$F bench kernels --device -1", 2, "--device '-1'");
@@ -147,7 +142,6 @@ static void open_bench(struct flw_bench *bench)
 
 static void a_call_without_its_memory_is_broken_and_says_so(void **state)
 {
-    (void)state;
     const struct flw_kernel_module module = {
         .name = "broken", .make = make_broken, .sizes = {{"gigabytes", 1024}}};
     const struct flw_kernel_case large = {.sizes = {1 << 20}}, small = {.sizes = {0}};
@@ -167,7 +161,6 @@ static void a_call_without_its_memory_is_broken_and_says_so(void **state)
 /* An input that was never written: the rule checker detects the read, and the bed reports the fault. */
 static void a_call_that_reads_unwritten_bytes_is_told(void **state)
 {
-    (void)state;
     const struct flw_kernel_module *module;
     const struct flw_kernel_case *of = find_case("cu_seqlens", "decode", &module);
     struct flw_bench bench;

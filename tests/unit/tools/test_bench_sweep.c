@@ -79,7 +79,6 @@ static struct flw_bench_options make_sweep(const struct flw_bench_policy *policy
 
 static void a_sweep_has_a_row_for_each_combination(void **state)
 {
-    (void)state;
     struct flw_bench_options options = make_sweep(flw_bench_policy_find("fallow"));
     struct flw_bench bench = {.options = &options};
     sweep(&bench);
@@ -103,7 +102,6 @@ static void a_sweep_has_a_row_for_each_combination(void **state)
 
 static void a_row_counts_what_the_driver_was_asked_for(void **state)
 {
-    (void)state;
     static const struct {
         const char *key;
         double value;
@@ -131,7 +129,6 @@ static void a_row_counts_what_the_driver_was_asked_for(void **state)
  * the event after that work is waited for. */
 static void a_lag_leaves_work_under_way(void **state)
 {
-    (void)state;
     struct flw_bench_options options = make_sweep(&asking_policy);
     struct flw_bench bench = {.options = &options};
     options.count = 10;
@@ -150,7 +147,6 @@ static void a_lag_leaves_work_under_way(void **state)
 
 static void more_beside_than_the_device_has_is_an_error(void **state)
 {
-    (void)state;
     struct flw_bench_options options = make_sweep(flw_bench_policy_find("fallow"));
     struct flw_bench bench = {.options = &options};
     options.size_list = (struct flw_bench_list){{(uint64_t)1 << 30}, 1};

@@ -112,7 +112,6 @@ static uint64_t count_alive(void)
 
 static void a_whole_device_gets_every_finding_and_no_advice(void **state)
 {
-    (void)state;
     flw_sim_config config = {.struct_size = sizeof config, .schedule = FLW_SIM_CLOCK};
     admit(&config);
     assert_true(flw_doctor_see_driver(&doctor));
@@ -145,7 +144,6 @@ static void a_whole_device_gets_every_finding_and_no_advice(void **state)
 
 static void a_device_without_virtual_memory_is_told_of_slabs(void **state)
 {
-    (void)state;
     flw_sim_config config = {.struct_size = sizeof config,
                              .schedule = FLW_SIM_CLOCK,
                              .without_vmm = 1,
@@ -184,7 +182,6 @@ static void admit_with(const char *profiles)
 
 static void the_simulated_drivers_profile_is_named(void **state)
 {
-    (void)state;
     static const struct {
         const char *profiles, *says;
     } rows[] = {{"old,slow", "\"old,slow\""}, {"vgpu", "\"vgpu\""}, {NULL, "\"none\""}};
@@ -199,7 +196,6 @@ static void the_simulated_drivers_profile_is_named(void **state)
 
 static void what_a_pool_is_refused_is_a_finding(void **state)
 {
-    (void)state;
     flw_sim_config config = {.struct_size = sizeof config, .schedule = FLW_SIM_CLOCK};
     admit(&config);
     assert_true(flw_doctor_see_driver(&doctor));
@@ -217,7 +213,6 @@ static void what_a_pool_is_refused_is_a_finding(void **state)
 
 static void a_device_that_is_not_there_is_named(void **state)
 {
-    (void)state;
     flw_sim_config config = {.struct_size = sizeof config, .device_count = 2};
     admit(&config);
     doctor.ordinal = 7;
@@ -230,7 +225,6 @@ static void a_device_that_is_not_there_is_named(void **state)
 /* Every call of the doctor fails once; the doctor must continue, report the failure, and leak nothing. */
 static void every_failing_call_becomes_a_line_and_leaves_nothing(void **state)
 {
-    (void)state;
     static const char *const entries[] = {
         "cuDeviceGetCount", "cuDeviceGetName", "cuDeviceTotalMem_v2", "cuDevicePrimaryCtxRetain",
         "cuCtxSetCurrent",  "cuMemGetInfo_v2", "cuStreamCreate",      "cuEventCreate",
@@ -280,7 +274,6 @@ static int run_command(char *first, char *second)
 
 static void without_a_driver_it_says_so(void **state)
 {
-    (void)state;
     char name[] = "--driver=/nonexistent/libcuda.so", json[] = "--json";
     assert_int_equal(run_command(name, NULL), 1);
     assert_non_null(strstr(printed, "/nonexistent/libcuda.so"));
@@ -291,7 +284,6 @@ static void without_a_driver_it_says_so(void **state)
 
 static void the_simulated_device_is_called_simulated(void **state)
 {
-    (void)state;
     char device[] = "--device=sim", json[] = "--json";
     flw_sim_config config = {.struct_size = sizeof config};
     admit(&config);
@@ -324,7 +316,6 @@ static void *load_default_driver(void)
 
 static void a_script_learns_from_the_status_whether_a_device_can_be_used(void **state)
 {
-    (void)state;
     static const struct {
         const char *entry;
         CUresult error;
@@ -352,7 +343,6 @@ static void a_script_learns_from_the_status_whether_a_device_can_be_used(void **
 
 static void mistakes_on_the_command_line_are_refused(void **state)
 {
-    (void)state;
     char bad[] = "--device=x", unknown[] = "--frobnicate", word[] = "word", help[] = "--help";
     assert_int_equal(run_command(bad, NULL), 2);
     assert_int_equal(run_command(unknown, NULL), 2);

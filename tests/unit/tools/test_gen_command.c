@@ -7,95 +7,76 @@
 
 static void help_has_an_example_of_each_generator_that_works(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("\"$F\" gen --help"), 0);
-    assert_int_equal(
-        command_run("for g in $(\"$F\" gen --help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
-                    "  e=$(\"$F\" gen $g --help | sed -n 's/^example: fallow //p');"
-                    "  [ -n \"$e\" ] && \"$F\" $e 2>>log && echo $g; done"),
-        0);
-    assert_non_null(strstr(out_text, "serve\n"));
-    assert_non_null(strstr(out_text, "train\n"));
-    assert_non_null(strstr(out_text, "streams\n"));
-    assert_non_null(strstr(out_text, "random\n"));
-    assert_non_null(strstr(out_text, "adversarial\n"));
+    command_expect("fallow gen --help");
+    command_expect("for g in $(fallow gen --help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
+                   "  e=$(fallow gen $g --help | sed -n 's/^example: fallow //p');"
+                   "  [ -n \"$e\" ] && fallow $e 2>>log && echo $g; done",
+                   "serve\n", "train\n", "streams\n", "random\n", "adversarial\n");
     assert_string_equal(error_text, "");
 }
 
 static void the_list_has_every_scenario(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("\"$F\" gen adversarial --list"), 0);
-    assert_string_equal(out_text, "sawtooth\npin-small-between-large\ncomb-free\n"
-                                  "alternating-streams\nhalf-max\nbatch-size-change\n");
+    command_expect_text("fallow gen adversarial --list",
+                        "sawtooth\npin-small-between-large\ncomb-free\n"
+                        "alternating-streams\nhalf-max\nbatch-size-change\n");
 }
 
 static void a_bare_word_names_the_scenario(void **state)
 {
-    (void)state;
-    assert_int_equal(
-        command_run("\"$F\" gen adversarial comb-free --cycles 2 --size 256M -o a && "
-                    "\"$F\" gen adversarial --size 268435456 --scenario comb-free --cycles 2 "
-                    ">b && cmp a b"),
-        0);
+    command_expect("fallow gen adversarial comb-free --cycles 2 --size 256M -o a && "
+                   "fallow gen adversarial --size 268435456 --scenario comb-free --cycles 2 "
+                   ">b && cmp a b");
 }
 
 static void the_command_in_the_header_makes_the_same_bytes(void **state)
 {
-    (void)state;
-    assert_int_equal(
-        command_run("\"$F\" gen random multi-stream --count 90 --seed 12 -o a && "
-                    "\"$F\" $(sed -n 's/^command fallow //p' a) -o b && cmp a b && "
-                    "\"$F\" gen random multi-stream --count 90 --seed 13 -o b && ! cmp -s a b"),
-        0);
+    command_expect("fallow gen random multi-stream --count 90 --seed 12 -o a && "
+                   "fallow $(sed -n 's/^command fallow //p' a) -o b && cmp a b && "
+                   "fallow gen random multi-stream --count 90 --seed 13 -o b && ! cmp -s a b");
 }
 
 static void the_name_decides_the_form(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("o='gen random --count 60'; \"$F\" $o -o a.ftext 2>log && "
-                                 "\"$F\" $o -o a.ftrace 2>log && "
-                                 "\"$F\" trace dump a.ftrace -o b.ftext 2>log && "
-                                 "cmp a.ftext b.ftext && ! cmp -s a.ftext a.ftrace"),
-                     0);
+    command_expect("o='gen random --count 60'; fallow $o -o a.ftext 2>log && "
+                   "fallow $o -o a.ftrace 2>log && "
+                   "fallow trace dump a.ftrace -o b.ftext 2>log && "
+                   "cmp a.ftext b.ftext && ! cmp -s a.ftext a.ftrace");
 }
 
 static void wrong_options_are_named_in_one_line(void **state)
 {
-    (void)state;
-    command_expect_error("\"$F\" gen nix", 2, "no generator 'nix'; fallow gen --help");
-    command_expect_error("\"$F\" gen random --foo 3", 2,
+    command_expect_error("fallow gen nix", 2, "no generator 'nix'; fallow gen --help");
+    command_expect_error("fallow gen random --foo 3", 2,
                          "no option '--foo'; see fallow gen random --help");
-    command_expect_error("\"$F\" gen random --seed", 2, "--seed needs a value");
-    command_expect_error("\"$F\" gen random --seed -1", 2,
+    command_expect_error("fallow gen random --seed", 2, "--seed needs a value");
+    command_expect_error("fallow gen random --seed -1", 2,
                          "--seed '-1' is not a whole number from 0 to");
-    command_expect_error("\"$F\" gen random --count 0", 2,
+    command_expect_error("fallow gen random --count 0", 2,
                          "--count '0' is not a whole number from 1 to");
-    command_expect_error("\"$F\" gen random --max 3Q", 2, "--max '3Q' is not a whole number from");
-    command_expect_error("\"$F\" gen adversarial nix", 2,
+    command_expect_error("fallow gen random --max 3Q", 2, "--max '3Q' is not a whole number from");
+    command_expect_error("fallow gen adversarial nix", 2,
                          "--scenario has no 'nix'; fallow gen adversarial");
-    command_expect_error("\"$F\" gen adversarial half-max comb-free", 2, "cannot use 'comb-free'");
-    command_expect_error("\"$F\" gen random multi-stream --count 3 --threads 64", 1,
+    command_expect_error("fallow gen adversarial half-max comb-free", 2, "cannot use 'comb-free'");
+    command_expect_error("fallow gen random multi-stream --count 3 --threads 64", 1,
                          "--count 3 is not one block for each of 64 threads");
-    command_expect_error("\"$F\" gen streams nix", 2, "--workload has no 'nix'");
-    command_expect_error("\"$F\" gen streams --bytes 1M", 2,
+    command_expect_error("fallow gen streams nix", 2, "--workload has no 'nix'");
+    command_expect_error("fallow gen streams --bytes 1M", 2,
                          "--bytes '1M' is not a whole number from");
-    command_expect_error("\"$F\" gen streams images --streams 65", 2,
+    command_expect_error("fallow gen streams images --streams 65", 2,
                          "--streams '65' is not a whole");
-    command_expect_error("\"$F\" gen streams --steps 0", 2, "--steps '0' is not a whole number");
-    command_expect_error("\"$F\" gen streams shard --streams 4", 1,
+    command_expect_error("fallow gen streams --steps 0", 2, "--steps '0' is not a whole number");
+    command_expect_error("fallow gen streams shard --streams 4", 1,
                          "gen streams: --streams 4: shard has 3; leave it out");
-    command_expect_error("\"$F\" gen streams offload --streams 2", 1, "offload needs 3 to 64");
-    command_expect_error("\"$F\" gen random --cap 1", 1, "these options leave no allocation");
-    command_expect_error("\"$F\" gen random -o /nowhere/at/all", 1, "/nowhere/at/all");
-    command_expect_error("\"$F\" gen random >/dev/full", 1, "cannot write");
+    command_expect_error("fallow gen streams offload --streams 2", 1, "offload needs 3 to 64");
+    command_expect_error("fallow gen random --cap 1", 1, "these options leave no allocation");
+    command_expect_error("fallow gen random -o /nowhere/at/all", 1, "/nowhere/at/all");
+    command_expect_error("fallow gen random >/dev/full", 1, "cannot write");
 }
 
 static void a_failure_leaves_no_file(void **state)
 {
-    (void)state;
-    assert_int_equal(command_run("mkdir d && \"$F\" gen random --count 0 -o d/x; ls d"), 0);
-    assert_string_equal(out_text, "");
+    command_expect_text("mkdir d && fallow gen random --count 0 -o d/x; ls d", "");
 }
 
 /* One of each kind. */
@@ -129,25 +110,23 @@ static void what_is_read_is_not_replaced(void **state)
 {
     static const char requests[] =
         "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 20}\n";
-    (void)state;
     command_write("requests", requests, sizeof requests - 1);
-    assert_int_equal(command_run("cp requests kept; ln -s requests link"), 0);
-    command_expect_error("\"$F\" gen serve --requests requests -o ./requests", 2,
+    command_expect("cp requests kept; ln -s requests link");
+    command_expect_error("fallow gen serve --requests requests -o ./requests", 2,
                          "-o ./requests is what --requests reads; name another file");
-    command_expect_error("\"$F\" gen train --lengths requests -o link", 2,
+    command_expect_error("fallow gen train --lengths requests -o link", 2,
                          "-o link is what --lengths reads; name another file");
-    assert_int_equal(command_run("cmp requests kept && test -L link"), 0);
+    command_expect("cmp requests kept && test -L link");
 }
 
 static void every_generated_trace_is_the_same_as_text_and_as_a_file(void **state)
 {
-    (void)state;
     char line[640];
     for (size_t i = 0; i < GENERATED; i++) {
         snprintf(line, sizeof line,
-                 "\"$F\" gen %s -o a.ftext 2>log && \"$F\" gen %s -o a.ftrace 2>log && "
-                 "\"$F\" trace pack a.ftext -o b.ftrace 2>log && cmp a.ftrace b.ftrace && "
-                 "\"$F\" trace dump b.ftrace -o b.ftext 2>log && cmp a.ftext b.ftext",
+                 "fallow gen %s -o a.ftext 2>log && fallow gen %s -o a.ftrace 2>log && "
+                 "fallow trace pack a.ftext -o b.ftrace 2>log && cmp a.ftrace b.ftrace && "
+                 "fallow trace dump b.ftrace -o b.ftext 2>log && cmp a.ftext b.ftext",
                  generated[i], generated[i]);
         if (command_run(line) != 0) {
             fail_msg("gen %s: %s%s", generated[i], out_text, error_text);
@@ -159,7 +138,7 @@ static void replayed(const char *arguments)
 {
     char line[512];
     snprintf(line, sizeof line,
-             "\"$F\" gen %s -o t && \"$F\" replay t --policy fallow,pytorch --no-times --json -",
+             "fallow gen %s -o t && fallow replay t --policy fallow,pytorch --no-times --json -",
              arguments);
     if (command_run(line) != 0) {
         fail_msg("gen %s: %s", arguments, error_text);
@@ -174,7 +153,6 @@ static void replayed(const char *arguments)
 
 static void every_generated_trace_replays(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < GENERATED; i++) {
         replayed(generated[i]);
     }

@@ -52,14 +52,12 @@ static uint64_t measure(void)
 
 static void a_program_without_blocks_needs_nothing(void **state)
 {
-    (void)state;
     begin();
     assert_int_equal(measure(), 0);
 }
 
 static void blocks_that_never_meet_share_their_bytes(void **state)
 {
-    (void)state;
     begin();
     take_back(allocate(100), 100);
     take_back(allocate(300), 300);
@@ -71,7 +69,6 @@ static void blocks_that_never_meet_share_their_bytes(void **state)
  * stays is at the bottom or on top. */
 static void a_planner_leaves_room_for_what_comes(void **state)
 {
-    (void)state;
     begin();
     uint32_t goes = allocate(2);
     uint32_t stays = allocate(2);
@@ -85,7 +82,6 @@ static void a_planner_leaves_room_for_what_comes(void **state)
 
 static void a_packing_lies_between_the_most_live_and_all_bytes(void **state)
 {
-    (void)state;
     uint64_t random = flw_test_seed("unit.packing");
     for (int round = 0; round < 20; round++) {
         static uint64_t sizes[2000];
@@ -111,7 +107,6 @@ static void a_packing_lies_between_the_most_live_and_all_bytes(void **state)
 
 static void too_many_blocks_at_once_are_not_packed(void **state)
 {
-    (void)state;
     begin();
     for (uint64_t i = 0; i < MOST_BLOCKS; i++) {
         allocate(i + 1);

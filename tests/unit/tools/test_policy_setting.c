@@ -42,7 +42,6 @@ static void expect_refused(const char *text, const char *expected)
 
 static void a_policy_without_settings_has_the_standard_values(void **state)
 {
-    (void)state;
     assert_true(set(""));
     assert_string_equal(choice.policy.name, "base");
     assert_string_equal(choice.policy.sim_label, "base (model)");
@@ -53,7 +52,6 @@ static void a_policy_without_settings_has_the_standard_values(void **state)
 
 static void settings_are_read_by_kind_and_kept_in_the_name(void **state)
 {
-    (void)state;
     assert_true(set("keep=3M,width=2,threshold=0.8"));
     assert_string_equal(choice.policy.name, "base:keep=3M,width=2,threshold=0.8");
     assert_string_equal(choice.policy.sim_label, "base:keep=3M,width=2,threshold=0.8 (model)");
@@ -73,7 +71,6 @@ static void a_wrong_setting_is_named_with_what_is_allowed(void **state)
 {
     static const char *const shares[] = {"0", "1", "0.", "0.0", "1.5", "-0.5", "0.1234567", "0.8x"};
     char text[64];
-    (void)state;
     expect_refused("weight=3",
                    "policy base has no setting 'weight'; it has width, divisions, keep, threshold");
     expect_refused("width", "policy base: width= is not a whole number from 2 to 9");
@@ -95,7 +92,6 @@ static void a_wrong_setting_is_named_with_what_is_allowed(void **state)
 static void a_value_of_any_length_leaves_one_line(void **state)
 {
     char text[512] = "keep=";
-    (void)state;
     memset(text + 5, '9', sizeof text - 6);
     assert_false(set(text));
     assert_true(strlen(message) < sizeof message);
@@ -106,7 +102,6 @@ static void a_value_of_any_length_leaves_one_line(void **state)
 
 static void a_list_is_cut_between_policies_and_not_between_settings(void **state)
 {
-    (void)state;
     assert_int_equal(flw_policy_length("a"), 1);
     assert_int_equal(flw_policy_length("a,b"), 1);
     assert_int_equal(flw_policy_length("a:x=1,y=2,b"), strlen("a:x=1,y=2"));

@@ -50,7 +50,6 @@ static void expect_reserved(uint64_t mib)
 
 static void a_segment_grows_by_granules_behind_its_free_end(void **state)
 {
-    (void)state;
     start(FLW_GIB, expandable());
     struct flw_pytorch_block *first = allocate(3 * FLW_MIB, 0);
     expect_reserved(20);
@@ -66,7 +65,6 @@ static void a_segment_grows_by_granules_behind_its_free_end(void **state)
 
 static void small_blocks_and_other_streams_have_segments_of_their_own(void **state)
 {
-    (void)state;
     start(FLW_GIB, expandable());
     allocate(512, 0);
     expect_reserved(2);
@@ -83,7 +81,6 @@ static void small_blocks_and_other_streams_have_segments_of_their_own(void **sta
 
 static void whole_granules_without_a_live_byte_go_back(void **state)
 {
-    (void)state;
     start(FLW_GIB, expandable());
     struct flw_pytorch_block *first = allocate(15 * FLW_MIB, 0);
     struct flw_pytorch_block *middle = allocate(50 * FLW_MIB, 0); /* 15 to 65 */
@@ -105,7 +102,6 @@ static void whole_granules_without_a_live_byte_go_back(void **state)
 
 static void a_hole_that_is_too_small_is_left_for_the_end(void **state)
 {
-    (void)state;
     start(FLW_GIB, expandable());
     uint64_t base = allocate(20 * FLW_MIB, 0)->address;
     struct flw_pytorch_block *middle = allocate(20 * FLW_MIB, 0);
@@ -124,7 +120,6 @@ static void a_hole_that_is_too_small_is_left_for_the_end(void **state)
 
 static void the_growing_end_is_kept_for_what_fits_nowhere_else(void **state)
 {
-    (void)state;
     start(FLW_GIB, expandable());
     uint64_t base = allocate(6 * FLW_MIB, 0)->address;
     struct flw_pytorch_block *hole = allocate(9 * FLW_MIB, 0);
@@ -136,7 +131,6 @@ static void the_growing_end_is_kept_for_what_fits_nowhere_else(void **state)
 
 static void an_empty_segment_gives_its_addresses_back_too(void **state)
 {
-    (void)state;
     start(FLW_GIB, expandable());
     struct flw_pytorch_block *block = allocate(100 * FLW_MIB, 0);
     flw_pytorch_free(&model, block);
@@ -148,7 +142,6 @@ static void an_empty_segment_gives_its_addresses_back_too(void **state)
 
 static void a_full_device_unmaps_what_another_stream_left(void **state)
 {
-    (void)state;
     start(100 * FLW_MIB, expandable());
     struct flw_pytorch_block *block = allocate(80 * FLW_MIB, 0);
     assert_null(flw_pytorch_alloc(&model, 30 * FLW_MIB, 1));
@@ -164,7 +157,6 @@ static void a_full_device_unmaps_what_another_stream_left(void **state)
 static void a_private_pool_gives_nothing_back(void **state)
 {
     struct flw_pytorch_settings both[] = {flw_pytorch_standard, expandable()};
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct flw_lane private_lane = {.pool = 1};
         start(FLW_GIB, both[i]);
@@ -184,7 +176,6 @@ static void a_private_pool_gives_nothing_back(void **state)
 static void blocks_above_the_largest_size_to_split_serve_their_like_only(void **state)
 {
     struct flw_pytorch_settings settings = flw_pytorch_standard;
-    (void)state;
     settings.max_split_bytes = 32 * FLW_MIB;
     start(FLW_GIB, settings);
     struct flw_pytorch_block *large = allocate(64 * FLW_MIB, 0);
@@ -203,7 +194,6 @@ static void blocks_above_the_largest_size_to_split_serve_their_like_only(void **
 static void a_full_device_gives_unsplit_blocks_back_before_the_rest(void **state)
 {
     struct flw_pytorch_settings settings = flw_pytorch_standard;
-    (void)state;
     settings.max_split_bytes = 32 * FLW_MIB;
     start(140 * FLW_MIB, settings);
     struct flw_pytorch_block *small = allocate(20 * FLW_MIB, 0);
@@ -226,7 +216,6 @@ static void sizes_round_up_to_divisions_of_powers_of_two(void **state)
     } cases[] = {{1, 1200, 1536},       {4, 1200, 1536},       {4, 2048, 2048},
                  {4, 2049, 2560},       {4, 5000, 5120},       {8, 1000000, 1048576},
                  {4, 1300000, 1310720}, {2, 5000000, 6291456}, {16, 5000000, 5242880}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct flw_pytorch_settings settings = expandable(); /* every tail is split off */
         settings.roundup_divisions = cases[i].divisions;
@@ -240,7 +229,6 @@ static void sizes_round_up_to_divisions_of_powers_of_two(void **state)
 static void garbage_older_than_the_average_goes_before_a_segment_is_taken(void **state)
 {
     struct flw_pytorch_settings settings = flw_pytorch_standard;
-    (void)state;
     settings.collect_bytes = 100 * FLW_MIB;
     start(FLW_GIB, settings);
     struct flw_pytorch_block *old = allocate(30 * FLW_MIB, 0);

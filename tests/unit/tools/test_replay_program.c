@@ -89,13 +89,11 @@ static void check_ops(bool by_time)
 
 static void blocks_alive_at_the_start_come_first_and_the_clock_follows_the_trace(void **state)
 {
-    (void)state;
     check_ops(true);
 }
 
 static void without_times_the_clock_counts_events(void **state)
 {
-    (void)state;
     check_ops(false);
 }
 
@@ -103,7 +101,6 @@ static void each_event_that_is_an_op_is_known_as_one(void **state)
 {
     struct flw_trace *trace = NULL;
     struct flw_program *program = decode(true, &trace);
-    (void)state;
     size_t op = program->initial_count;
     for (size_t i = 0; i < trace->event_count; i++) {
         const struct flw_trace_event *event = &trace->events[i];
@@ -120,7 +117,6 @@ static void each_event_that_is_an_op_is_known_as_one(void **state)
 static void totals_are_those_of_the_trace(void **state)
 {
     struct flw_trace *trace = NULL;
-    (void)state;
     struct flw_program *program = decode(true, &trace);
     assert_int_equal(program->initial_count, 2);
     assert_int_equal(program->block_count, 4);
@@ -143,7 +139,6 @@ static void memory_grows_with_what_was_in_it(void **state)
 {
     size_t capacity = 0;
     uint32_t *numbers = NULL;
-    (void)state;
     for (uint32_t i = 0; i < 1000; i++) {
         numbers = flw_host_grow(numbers, &capacity, i + 1, sizeof *numbers);
         assert_true(capacity > i);
@@ -162,7 +157,6 @@ static void without_host_memory_the_command_says_so_and_ends(void **state)
 {
     int ends[2], status = 0;
     char said[256] = "";
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {

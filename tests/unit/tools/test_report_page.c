@@ -273,7 +273,6 @@ static void assert_safe(const char *text)
 
 static void the_fullest_page_is_whole_safe_and_bounded(void **state)
 {
-    (void)state;
     struct made *made = make_full();
     size_t length = 0;
     char *text = write_page(&made->sheet, &length);
@@ -307,7 +306,6 @@ static double merged_share(const struct flw_sheet *sheet)
 /* Blocks without a rectangle are drawn at their lanes, with their density. */
 static void merged_blocks_take_their_share_of_the_picture(void **state)
 {
-    (void)state;
     struct made *made = make_full();
     struct flw_sheet_policy *policy = &made->policies[0];
     double *byte_ops = calloc(FLW_SHEET_LANE_COLUMNS, sizeof *byte_ops);
@@ -335,7 +333,6 @@ static void merged_blocks_take_their_share_of_the_picture(void **state)
 
 static void the_same_sheet_makes_the_same_page(void **state)
 {
-    (void)state;
     struct made *made = make_full();
     size_t first_length = 0, second_length = 0;
     char *first = write_page(&made->sheet, &first_length);
@@ -349,7 +346,6 @@ static void the_same_sheet_makes_the_same_page(void **state)
 
 static void an_empty_sheet_has_a_page(void **state)
 {
-    (void)state;
     struct flw_trace trace = {0};
     struct flw_sheet sheet = {.trace = &trace, .program = &program};
     size_t length = 0;
@@ -360,7 +356,6 @@ static void an_empty_sheet_has_a_page(void **state)
 
 static void a_policy_that_did_not_run_says_why(void **state)
 {
-    (void)state;
     struct flw_trace trace = {0};
     struct flw_policy none = {.name = "none"};
     struct flw_run_result result = {.policy = &none, .message = "policy none: <no> & never"};
@@ -377,7 +372,6 @@ static void a_policy_that_did_not_run_says_why(void **state)
 
 static void a_disk_that_is_full_is_noticed(void **state)
 {
-    (void)state;
     struct made *made = make_full();
     FILE *full = fopen("/dev/full", "w");
     assert_non_null(full);
@@ -389,7 +383,6 @@ static void a_disk_that_is_full_is_noticed(void **state)
 
 static void the_landing_page_links_to_each_trace(void **state)
 {
-    (void)state;
     struct made *made = make_full();
     const char *links[] = {"a b\".html", NULL}; /* the second trace has no page of its own */
     struct flw_sheet *sheets = calloc(2, sizeof *sheets);
@@ -424,7 +417,6 @@ static void the_landing_page_links_to_each_trace(void **state)
 /* Names may be any bytes; a page is UTF-8: no half of a pair, no form longer than need be, nothing beyond the last. */
 static void what_is_no_utf8_is_question_marks(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *shown;
     } rows[] = {

@@ -127,7 +127,6 @@ static void make_bed(struct bed *bed)
 
 static void a_sheet_that_agrees_with_itself_is_valid(void **state)
 {
-    (void)state;
     struct bed bed;
     make_bed(&bed);
     assert_true(flw_sheet_is_valid(&bed.sheet));
@@ -151,7 +150,6 @@ static void a_sheet_that_agrees_with_itself_is_valid(void **state)
 
 static void every_breach_is_found(void **state)
 {
-    (void)state;
     EXPECT_BREACH(bed.first_op[0] = 1);
     EXPECT_BREACH(bed.first_op[2] = 5);
     EXPECT_BREACH(bed.first_op[1] = 0);
@@ -291,7 +289,6 @@ static void expect_same(const struct heap *heap, struct flw_heapview *view)
 
 static void holes_are_those_of_a_byte_by_byte_count(void **state)
 {
-    (void)state;
     const char *given = getenv("FALLOW_TEST_SEED");
     uint64_t seed = given == NULL ? 7 : strtoull(given, NULL, 10);
     print_message("seed %llu (FALLOW_TEST_SEED)\n", (unsigned long long)seed);
@@ -317,7 +314,6 @@ static void holes_are_those_of_a_byte_by_byte_count(void **state)
 
 static void a_frame_keeps_the_largest_blocks(void **state)
 {
-    (void)state;
     size_t count = FLW_SHEET_RECTANGLES + 500;
     struct flw_trace_block *blocks = calloc(count, sizeof *blocks);
     uint64_t *addresses = calloc(count, sizeof *addresses);
@@ -360,7 +356,6 @@ static void a_frame_keeps_the_largest_blocks(void **state)
 
 static void sizes_fall_into_bins_by_powers_of_two(void **state)
 {
-    (void)state;
     assert_int_equal(flw_sheet_size_bin(1), 0);
     assert_int_equal(flw_sheet_size_bin(2), 1);
     assert_int_equal(flw_sheet_size_bin(3), 2);

@@ -17,7 +17,6 @@ static size_t length;
 
 static int drop(void **state)
 {
-    (void)state;
     free(text);
     text = NULL;
     return 0;
@@ -46,7 +45,6 @@ static const char *const plain[][3] = {
 
 static void a_table_that_fits_is_one(void **state)
 {
-    (void)state;
     print(plain, 20, NULL);
     assert_string_equal(text, "name      one  other\n"
                               "a           1      2\n"
@@ -55,7 +53,6 @@ static void a_table_that_fits_is_one(void **state)
 
 static void what_does_not_fit_goes_on_below(void **state)
 {
-    (void)state;
     static const char *const rows[][3] = {
         {"name", "one", "other"}, {"longest", "1,000", "-"}, {NULL, NULL, NULL}};
     static const char *const wide[][3] = {
@@ -77,7 +74,6 @@ static void a_long_name_has_a_line_of_its_own(void **state)
                                           {"a", "1", "2"},
                                           {"a-name-that-is-longer-than-24-letters", "3", "4"},
                                           {NULL, NULL, NULL}};
-    (void)state;
     print(rows, 60, NULL);
     assert_string_equal(text, "name  one  other\n"
                               "a       1      2\n"
@@ -89,7 +85,6 @@ static void letters_count_and_not_bytes(void **state)
 {
     static const char *const rows[][3] = {
         {"name", "one", "other"}, {"m\u00e9moire", "1", "2"}, {NULL, NULL, NULL}};
-    (void)state;
     print(rows, 80, "\033[1m");
     assert_string_equal(text, "name     one  other\n"
                               "\033[1mm\u00e9moire    1      2\033[0m\n");
@@ -132,7 +127,6 @@ static void expect(const char *columns, const char *locale, const char *what, co
 
 static void a_long_line_goes_on_in_the_next(void **state)
 {
-    (void)state;
     expect("24", "C", "one two three four five\n", "one two three four five\n");
     expect("20", "C", "one two three four five\nand\n", "one two three four\n    five\nand\n");
     expect("20", "C", "  one two three four five", "  one two three four\n      five\n");
@@ -147,7 +141,6 @@ static void a_long_line_goes_on_in_the_next(void **state)
 
 static void letters_that_cannot_be_shown_are_question_marks(void **state)
 {
-    (void)state;
     expect("40", "C", "m\u00e9moire \u8a18\n", "m?moire ?\n");
     expect("40", "en_GB.UTF-8", "m\u00e9moire \u8a18\n", "m\u00e9moire \u8a18\n");
     expect("40", "C.utf8",

@@ -73,7 +73,6 @@ static void expect(uint64_t lag_units, uint64_t bytes)
 
 static void nothing_is_needed_for_nothing(void **state)
 {
-    (void)state;
     start(1);
     add(0, FLW_OP_PASS, 0, 0);
     expect(100, 0);
@@ -81,7 +80,6 @@ static void nothing_is_needed_for_nothing(void **state)
 
 static void one_stream_needs_the_bound(void **state)
 {
-    (void)state;
     start(1);
     allocate(0, 0, 0, 100);
     allocate(1, 1, 0, 50);
@@ -97,7 +95,6 @@ static void one_stream_needs_the_bound(void **state)
 
 static void what_goes_from_stream_to_stream_is_held_twice_until_its_work_is_done(void **state)
 {
-    (void)state;
     start(2);
     for (uint32_t i = 0; i < 10; i++) {
         allocate(20 * i, i, i % 2, 100);
@@ -111,7 +108,6 @@ static void what_goes_from_stream_to_stream_is_held_twice_until_its_work_is_done
 
 static void announced_uses_keep_bytes_from_their_own_stream_too(void **state)
 {
-    (void)state;
     start(2);
     allocate(0, 0, 0, 100);
     use(10, 0, 1);
@@ -123,7 +119,6 @@ static void announced_uses_keep_bytes_from_their_own_stream_too(void **state)
 
 static void what_the_using_stream_is_given_before_the_free_may_touch_the_bytes(void **state)
 {
-    (void)state;
     for (unsigned is_later = 0; is_later < 2; is_later++) {
         start(2);
         allocate(0, 0, 0, 100);
@@ -143,7 +138,6 @@ static void what_the_using_stream_is_given_before_the_free_may_touch_the_bytes(v
 
 static void who_frees_need_not_wait_for_its_own_use_but_others_must(void **state)
 {
-    (void)state;
     for (uint16_t stream = 0; stream < 2; stream++) {
         start(2);
         allocate(0, 0, 0, 100);
@@ -157,7 +151,6 @@ static void who_frees_need_not_wait_for_its_own_use_but_others_must(void **state
 
 static void who_frees_waits_for_the_use_of_a_third_stream(void **state)
 {
-    (void)state;
     for (unsigned is_later = 0; is_later < 2; is_later++) {
         start(3);
         allocate(0, 0, 0, 100);
@@ -175,7 +168,6 @@ static void who_frees_waits_for_the_use_of_a_third_stream(void **state)
 
 static void a_stream_leaves_to_others_what_is_done_first(void **state)
 {
-    (void)state;
     start(2);
     allocate(0, 0, 0, 100);
     allocate(0, 1, 0, 100);
@@ -189,7 +181,6 @@ static void a_stream_leaves_to_others_what_is_done_first(void **state)
 
 static void a_stream_leaves_to_others_what_everybody_may_take(void **state)
 {
-    (void)state;
     start(2);
     allocate(0, 0, 0, 100);
     allocate(0, 1, 0, 100);
@@ -203,7 +194,6 @@ static void a_stream_leaves_to_others_what_everybody_may_take(void **state)
 
 static void a_long_lag_and_a_late_clock_do_not_overflow(void **state)
 {
-    (void)state;
     start(2);
     allocate(UINT64_MAX / 2, 0, 0, 100);
     give_back(UINT64_MAX / 2 + 1, 0, 0);
@@ -327,7 +317,6 @@ static void no_choice_of_bytes_holds_less(void **state)
 {
     static const struct trial nothing;
     size_t above_count = 0;
-    (void)state;
     for (unsigned round = 0; round < 2000; round++) {
         draw(7, 2, 3);
         lag = 1 + draw_number() % 20;
@@ -397,7 +386,6 @@ static uint64_t apart(uint64_t lag_units)
 static void it_lies_between_the_bound_and_a_pool_a_stream_and_grows_with_the_lag(void **state)
 {
     size_t above_count = 0, below_count = 0;
-    (void)state;
     for (unsigned round = 0; round < 500; round++) {
         draw(100, 1000, 20);
         uint64_t before_bytes = program.max_live_bytes;
