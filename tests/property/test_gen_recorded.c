@@ -118,9 +118,7 @@ static int make_traces(void **state)
     char message[FLW_TRACE_MESSAGE_BYTES];
     const struct flw_gen_kind *kind = &flw_gen_train_kind;
     struct flw_gen_values values = flw_gen_initial_values(kind);
-    for (size_t i = 0; i < kind->option_count; i++) {
-        values.numbers[i] = strcmp(kind->options[i].name, "steps") == 0 ? 2 : values.numbers[i];
-    }
+    values.numbers['N'] = 2; /* steps */
     if (!flw_gen_generate(kind, &values, &generated, message)) {
         print_error("%s\n", message);
         return -1;

@@ -30,9 +30,9 @@ const char *flw_gen_name(size_t index)
 
 struct flw_gen_values flw_gen_initial_values(const struct flw_gen_kind *kind)
 {
-    struct flw_gen_values values = {{0}, {NULL}};
+    struct flw_gen_values values = {.path = NULL};
     for (size_t i = 0; i < kind->option_count; i++) {
-        values.numbers[i] = kind->options[i].initial;
+        values.numbers[(unsigned)kind->options[i].letter] = kind->options[i].initial;
     }
     return values;
 }
@@ -49,11 +49,6 @@ bool flw_gen_fail(struct flw_gen *gen, const char *format, ...)
     return false;
 }
 
-static void fail_memory(struct flw_gen *gen)
-{
-    flw_gen_fail(gen, FLW_GEN_NO_MEMORY);
-}
-
 uint64_t flw_gen_between(struct flw_gen *gen, uint64_t low, uint64_t high)
 {
     return low + flw_random_next(&gen->random_state) % (high - low + 1);
@@ -64,7 +59,7 @@ void flw_gen_add_streams(struct flw_gen *gen, uint64_t count)
     uint16_t stream;
     for (uint64_t i = 0; i < count && !gen->has_failed; i++) {
         if (!flw_build_add_stream(&gen->build, i, &stream)) {
-            fail_memory(gen);
+            flw_gen_fail(gen, FLW_GEN_NO_MEMORY);
         }
     }
 }
@@ -72,21 +67,19 @@ void flw_gen_add_streams(struct flw_gen *gen, uint64_t count)
 /* ---- the header ---- */
 
 /* Print " --NAME VALUE". Of a path only the last part, because the folder does not change the trace. */
-static void print_option(const struct flw_gen_option *option, uint64_t number, const char *path,
+static void print_option(const struct flw_gen_option *option, const struct flw_gen_values *values,
                          FILE *file)
 {
-    if (option->kind == FLW_GEN_FILE && path == NULL) {
-        return;
-    }
-    fprintf(file, " --%s ", option->name);
+    uint64_t number = values->numbers[(unsigned)option->letter];
     if (option->kind == FLW_GEN_CHOICE) {
-        fputs(option->words[number], file);
+        fprintf(file, " --%s %s", option->name, option->words[number]);
     } else if (option->kind != FLW_GEN_FILE) {
-        fprintf(file, "%" PRIu64, number);
-    } else {
-        const char *slash = strrchr(path, '/');
-        for (path = slash == NULL ? path : slash + 1; *path != '\0'; path++) {
-            unsigned char c = (unsigned char)*path;
+        fprintf(file, " --%s %" PRIu64, option->name, number);
+    } else if (values->path != NULL) {
+        const char *slash = strrchr(values->path, '/');
+        fprintf(file, " --%s ", option->name);
+        for (const char *at = slash == NULL ? values->path : slash + 1; *at != '\0'; at++) {
+            unsigned char c = (unsigned char)*at;
             putc(c < 0x20 || c == 0x7F ? '?' : c, file);
         }
     }
@@ -102,7 +95,7 @@ static void print_notes(const struct flw_gen *gen, FILE *file)
     }
     fprintf(file, "generator %s %u\ncommand fallow gen %s", kind->name, kind->version, kind->name);
     for (size_t i = 0; i < kind->option_count; i++) {
-        print_option(&kind->options[i], gen->values->numbers[i], gen->values->paths[i], file);
+        print_option(&kind->options[i], gen->values, file);
     }
     fprintf(file, "\n# sizes and times as in src/trace/gen/%s.c\n%s", kind->name, gen->note);
     fprintf(file, "alive_at_end %zu blocks, %" PRIu64 " bytes\n", live_count, gen->live_bytes);
@@ -128,7 +121,7 @@ static void fill(struct flw_gen *gen)
         print_notes(gen, file);
     }
     if (file == NULL || fclose(file) != 0) {
-        fail_memory(gen);
+        flw_gen_fail(gen, FLW_GEN_NO_MEMORY);
     } else if (wrong != NULL) {
         flw_gen_fail(gen, "%s", wrong);
     }
@@ -137,19 +130,16 @@ static void fill(struct flw_gen *gen)
 bool flw_gen_generate(const struct flw_gen_kind *kind, const struct flw_gen_values *values,
                       struct flw_trace **out_trace, char *message)
 {
-    struct flw_gen gen = {.kind = kind,
-                          .values = values,
-                          .random_state = values->numbers[kind->option_count - 1],
-                          .message = message};
-    for (size_t i = 0; i < kind->option_count; i++) {
-        gen.numbers[0][(unsigned)kind->options[i].letter] = values->numbers[i];
-    }
+    unsigned seed = (unsigned)kind->options[kind->option_count - 1].letter;
+    struct flw_gen gen = {
+        .kind = kind, .values = values, .random_state = values->numbers[seed], .message = message};
+    memcpy(gen.numbers[0], values->numbers, sizeof values->numbers);
     *out_trace = NULL;
     message[0] = '\0';
     if (flw_build_init(&gen.build, kind->name, "generated")) {
         fill(&gen);
     } else {
-        fail_memory(&gen);
+        flw_gen_fail(&gen, FLW_GEN_NO_MEMORY);
     }
     flw_build_end(&gen.build, !gen.has_failed, out_trace);
     flw_addressmap_finish(&gen.held);

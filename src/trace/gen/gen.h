@@ -27,7 +27,7 @@ enum flw_gen_option_kind {
     FLW_GEN_COUNT,
     FLW_GEN_BYTES,
     FLW_GEN_CHOICE, /* the index of one of `words` */
-    FLW_GEN_FILE    /* a path; NULL: none */
+    FLW_GEN_FILE    /* a path, of one option at most */
 };
 
 struct flw_gen_option {
@@ -40,8 +40,8 @@ struct flw_gen_option {
 };
 
 struct flw_gen_values {
-    uint64_t numbers[FLW_GEN_OPTIONS_MAX];
-    const char *paths[FLW_GEN_OPTIONS_MAX]; /* borrowed; NULL: none */
+    uint64_t numbers[FLW_GEN_LETTERS]; /* by letter */
+    const char *path;                  /* of the FLW_GEN_FILE; borrowed; NULL: none */
 };
 
 struct flw_gen;

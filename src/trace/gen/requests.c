@@ -231,10 +231,7 @@ bool flw_requests_read_bytes(const char *text, size_t bytes, const char *name,
 
 bool flw_requests_read(struct flw_gen *gen, struct flw_requests *out)
 {
-    const char *path = NULL;
-    for (size_t i = 0; i < gen->kind->option_count; i++) {
-        path = gen->values->paths[i] != NULL ? gen->values->paths[i] : path;
-    }
+    const char *path = gen->values->path;
     struct flw_input input;
     char message[FLW_TRACE_MESSAGE_BYTES];
     if (path == NULL) {

@@ -35,14 +35,15 @@ static void set_option(const struct flw_gen_kind *kind, struct flw_gen_values *v
     }
     assert_true(at < kind->option_count);
     const struct flw_gen_option *option = &kind->options[at];
+    uint64_t *number = &values->numbers[(unsigned)option->letter];
     if (option->kind == FLW_GEN_FILE) {
-        values->paths[at] = value;
+        values->path = value;
     } else if (option->kind != FLW_GEN_CHOICE) {
-        values->numbers[at] = strtoull(value, NULL, 10);
-        assert_in_range(values->numbers[at], option->low, option->high);
+        *number = strtoull(value, NULL, 10);
+        assert_in_range(*number, option->low, option->high);
     } else {
-        while (strcmp(option->words[values->numbers[at]], value) != 0) {
-            assert_non_null(option->words[++values->numbers[at]]);
+        while (strcmp(option->words[*number], value) != 0) {
+            assert_non_null(option->words[++*number]);
         }
     }
 }

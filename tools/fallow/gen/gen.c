@@ -141,15 +141,15 @@ static void list_options(const struct flw_gen_kind *kind, struct flw_option *lis
                                                  [FLW_GEN_FILE] = FLW_OPTION_TEXT};
     for (size_t i = 0; i < kind->option_count; i++) {
         const struct flw_gen_option *option = &kind->options[i];
-        size_t offset = option->kind == FLW_GEN_FILE
-                            ? offsetof(struct request, values.paths) + i * sizeof(const char *)
-                            : offsetof(struct request, values.numbers) + i * sizeof(uint64_t);
-        *list++ = (struct flw_option){.name = option->name,
-                                      .kind = kinds[option->kind],
-                                      .offset = offset,
-                                      .least = option->low,
-                                      .most = option->high,
-                                      .words = option->words};
+        size_t number =
+            offsetof(struct request, values.numbers) + (unsigned)option->letter * sizeof(uint64_t);
+        *list++ = (struct flw_option){
+            .name = option->name,
+            .kind = kinds[option->kind],
+            .offset = option->kind == FLW_GEN_FILE ? offsetof(struct request, values.path) : number,
+            .least = option->low,
+            .most = option->high,
+            .words = option->words};
     }
     *list++ = (struct flw_option){OPTION("output", TEXT, path), .letter = 'o'};
     if (kind->word_help != NULL) {
@@ -199,17 +199,18 @@ static bool is_binary(const char *path)
 }
 
 /* Check that the output is not an input. Returns false after an error. */
-static bool spares_inputs(const struct request *request)
+static bool spares_input(const struct request *request)
 {
-    for (size_t i = 0; i < request->kind->option_count; i++) {
-        const char *input = request->values.paths[i];
-        if (input != NULL && !flw_output_is_stdout(request->path) &&
-            flw_is_same_file(request->path, input)) {
-            return flw_complain("-o %s is what --%s reads; name another file", request->path,
-                                request->kind->options[i].name);
-        }
+    const char *input = request->values.path;
+    const struct flw_gen_option *option = request->kind->options;
+    if (input == NULL || flw_output_is_stdout(request->path) ||
+        !flw_is_same_file(request->path, input)) {
+        return true;
     }
-    return true;
+    while (option->kind != FLW_GEN_FILE) {
+        option++;
+    }
+    return flw_complain("-o %s is what --%s reads; name another file", request->path, option->name);
 }
 
 static int generate(const struct request *request)
@@ -256,5 +257,5 @@ int flw_command_gen(int argc, char **argv)
         }
         return FLW_EXIT_OK;
     }
-    return spares_inputs(&request) ? generate(&request) : FLW_EXIT_USAGE;
+    return spares_input(&request) ? generate(&request) : FLW_EXIT_USAGE;
 }
