@@ -362,13 +362,19 @@ static bool add_event(struct forward *f, const struct flw_trace_event *event, bo
 {
     const struct flw_trace *trace = f->build->trace, *was = &f->r->was;
     size_t record = trace->initial_count + trace->event_count;
-    struct flw_trace_context context = *flw_trace_walk_context(was, &f->walk, f->recorded);
-    struct flw_trace_remark remark = *flw_trace_walk_remark(was, &f->walk, f->recorded);
-    context.record = remark.record = record;
-    return flw_build_add_context(f->build, &context) && flw_build_add_event(f->build, event) &&
-           flw_build_set_stack(f->build, record,
-                               has_stack ? flw_trace_stack(was, f->recorded) : 0) &&
-           flw_build_add_remark(f->build, &remark);
+    bool has_memory = flw_build_add_event(f->build, event);
+    if (trace->context_count + was->context_count != 0) {
+        struct flw_trace_context context = *flw_trace_walk_context(was, &f->walk, f->recorded);
+        context.record = record;
+        has_memory = has_memory && flw_build_add_context(f->build, &context);
+    }
+    if (was->remark_count != 0) {
+        struct flw_trace_remark remark = *flw_trace_walk_remark(was, &f->walk, f->recorded);
+        remark.record = record;
+        has_memory = has_memory && flw_build_add_remark(f->build, &remark);
+    }
+    uint32_t stack = has_stack ? flw_trace_stack(was, f->recorded) : 0;
+    return has_memory && flw_build_set_stack(f->build, record, stack);
 }
 
 static bool add_block_event(struct forward *f, const struct flw_trace_event *event, uint8_t op,
