@@ -124,8 +124,7 @@ bool flw_build_add_context(struct flw_build *build, const struct flw_trace_conte
     struct flw_trace *trace = build->trace;
     size_t count = trace->context_count;
     const struct flw_trace_context *last = count == 0 ? &none : &trace->contexts[count - 1];
-    if (last->thread == context->thread && last->tag == context->tag &&
-        last->pool == context->pool) {
+    if (flw_trace_context_is(last, context)) {
         return true;
     }
     return FLW_ARRAY_ADD(trace->contexts, trace->context_count, build->context_room, *context);

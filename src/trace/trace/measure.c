@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Each check returns NULL or the violated rule. */
+
 /* ---- names, details, contexts ---- */
 
 bool flw_trace_op_needs_name(uint8_t op)
@@ -32,6 +34,7 @@ static const char *check_detail(const struct flw_trace *trace,
     bool has_name = detail->name != FLW_TRACE_NO_NAME;
     bool has_bytes =
         detail->free_bytes != FLW_TRACE_UNKNOWN || detail->largest_bytes != FLW_TRACE_UNKNOWN;
+    bool has_stream = detail->other_stream != 0;
     if (has_name && (detail->name >= trace->name_count || !takes_name(op))) {
         return "an event has a name that is not in the list, or that it cannot have";
     }
@@ -44,8 +47,7 @@ static const char *check_detail(const struct flw_trace *trace,
     if ((detail->lost_count > 0) != (op == FLW_TRACE_DROP)) {
         return "an event counts missing ones that should not, or does not that should";
     }
-    if (op == FLW_TRACE_SYNC_WAIT ? detail->other_stream >= trace->stream_count
-                                  : detail->other_stream != 0) {
+    if (op == FLW_TRACE_SYNC_WAIT ? detail->other_stream >= trace->stream_count : has_stream) {
         return "an event names another stream that is not in the list, or that it cannot have";
     }
     return has_name || has_bytes || needs_detail(op) ? NULL : "a detail says nothing";
@@ -54,17 +56,17 @@ static const char *check_detail(const struct flw_trace *trace,
 static const char *check_details(const struct flw_trace *trace)
 {
     size_t next = 0;
-    for (size_t i = 0; i < trace->event_count; i++) {
+    const char *wrong = NULL;
+    for (size_t i = 0; wrong == NULL && i < trace->event_count; i++) {
         if (next < trace->detail_count && trace->details[next].event == i) {
-            const char *wrong = check_detail(trace, &trace->details[next++]);
-            if (wrong != NULL) {
-                return wrong;
-            }
+            wrong = check_detail(trace, &trace->details[next++]);
         } else if (needs_detail(trace->events[i].op)) {
-            return "an event lacks its detail";
+            wrong = "an event lacks its detail";
         }
     }
-    return next == trace->detail_count ? NULL : "the details are not in the order of events";
+    return wrong != NULL                 ? wrong
+           : next == trace->detail_count ? NULL
+                                         : "the details are not in the order of events";
 }
 
 static const char *check_contexts(const struct flw_trace *trace)
@@ -76,8 +78,7 @@ static const char *check_contexts(const struct flw_trace *trace)
             context->record >= trace->initial_count + trace->event_count) {
             return "the contexts are not in the order of records";
         }
-        if (context->thread == last.thread && context->tag == last.tag &&
-            context->pool == last.pool) {
+        if (flw_trace_context_is(context, &last)) {
             return "a context is the one before it";
         }
         last = *context;
@@ -110,7 +111,7 @@ static const char *check_remarks(const struct flw_trace *trace)
     return NULL;
 }
 
-/* Return NULL, or the violated rule of names, details, contexts and remarks. Requires valid events. */
+/* Check names, details, contexts and remarks. Requires valid events. */
 static const char *check_sides(const struct flw_trace *trace)
 {
     for (size_t i = 0; i < trace->name_count; i++) {
@@ -138,12 +139,6 @@ enum stage {
 struct life {
     uint8_t stage;
     bool has_done;
-};
-
-struct totals {
-    uint64_t live_bytes, peak_live_bytes;
-    uint64_t reserved_bytes, peak_reserved_bytes, initial_reserved_bytes;
-    uint64_t alloc_count, segment_calls;
 };
 
 static const char *check_event(const struct flw_trace *trace, const struct flw_trace_event *event)
@@ -237,63 +232,48 @@ static bool add(uint64_t *total, uint64_t *peak, uint64_t bytes)
     return true;
 }
 
-/* Subtract, with 0 as the least result: recordings with lost first events may release more than was taken. */
-static void subtract(uint64_t *total, uint64_t bytes)
+/* Add up the totals of a trace, of which all totals are 0. Recordings that lost their first events may release more
+ * than they reserve: 0 is the least reserved. */
+static const char *add_up(struct flw_trace *trace, const struct life *lives)
 {
-    *total -= bytes < *total ? bytes : *total;
-}
-
-static bool add_initial(const struct flw_trace *trace, struct totals *t)
-{
-    for (size_t i = 0; i < trace->initial_count; i++) {
-        if (!add(&t->live_bytes, &t->peak_live_bytes, trace->blocks[i].size_bytes)) {
-            return false;
-        }
+    uint64_t live_bytes = 0, reserved_bytes = 0;
+    uint64_t *peak_live = &trace->peak_requested_bytes;
+    uint64_t *peak_reserved = &trace->recorded_peak_reserved_bytes;
+    bool fits = true;
+    for (size_t i = 0; fits && i < trace->initial_count; i++) {
+        fits = add(&live_bytes, peak_live, trace->blocks[i].size_bytes);
     }
-    for (size_t i = 0; i < trace->segment_count; i++) {
-        if (!add(&t->reserved_bytes, &t->peak_reserved_bytes, trace->segments[i].size_bytes)) {
-            return false;
-        }
+    for (size_t i = 0; fits && i < trace->segment_count; i++) {
+        fits = add(&reserved_bytes, peak_reserved, trace->segments[i].size_bytes);
     }
-    t->initial_reserved_bytes = t->reserved_bytes;
-    return true;
-}
-
-static bool add_event(const struct flw_trace_event *event, const struct life *lives,
-                      struct totals *t)
-{
-    uint64_t bytes = event->size_bytes;
-    switch (event->op) {
-    case FLW_TRACE_ALLOC:
-        t->alloc_count++;
-        return add(&t->live_bytes, &t->peak_live_bytes, bytes);
-    case FLW_TRACE_FREE:
-        t->live_bytes -= lives[event->block].has_done ? 0 : bytes;
-        return true;
-    case FLW_TRACE_FREE_DONE:
-        t->live_bytes -= bytes;
-        return true;
-    case FLW_TRACE_SEGMENT_ALLOC:
-    case FLW_TRACE_SEGMENT_MAP:
-        t->segment_calls++;
-        return add(&t->reserved_bytes, &t->peak_reserved_bytes, bytes);
-    case FLW_TRACE_SEGMENT_FREE:
-    case FLW_TRACE_SEGMENT_UNMAP:
-        t->segment_calls++;
-        subtract(&t->reserved_bytes, bytes);
-        return true;
-    default:
-        return true;
-    }
-}
-
-static const char *add_up(const struct flw_trace *trace, const struct life *lives,
-                          struct totals *totals)
-{
-    *totals = (struct totals){0};
-    bool fits = add_initial(trace, totals);
+    trace->recorded_initial_reserved_bytes = reserved_bytes;
     for (size_t i = 0; fits && i < trace->event_count; i++) {
-        fits = add_event(&trace->events[i], lives, totals);
+        const struct flw_trace_event *event = &trace->events[i];
+        uint64_t bytes = event->size_bytes;
+        switch (event->op) {
+        case FLW_TRACE_ALLOC:
+            trace->alloc_count++;
+            fits = add(&live_bytes, peak_live, bytes);
+            break;
+        case FLW_TRACE_FREE:
+            live_bytes -= lives[event->block].has_done ? 0 : bytes;
+            break;
+        case FLW_TRACE_FREE_DONE:
+            live_bytes -= bytes;
+            break;
+        case FLW_TRACE_SEGMENT_ALLOC:
+        case FLW_TRACE_SEGMENT_MAP:
+            trace->recorded_segment_calls++;
+            fits = add(&reserved_bytes, peak_reserved, bytes);
+            break;
+        case FLW_TRACE_SEGMENT_FREE:
+        case FLW_TRACE_SEGMENT_UNMAP:
+            trace->recorded_segment_calls++;
+            reserved_bytes -= bytes < reserved_bytes ? bytes : reserved_bytes;
+            break;
+        default:
+            break;
+        }
     }
     return fits ? NULL : "its sizes add up to more than 64 bits hold";
 }
@@ -323,27 +303,28 @@ static const char *check_initial(const struct flw_trace *trace)
     return NULL;
 }
 
-/* Compute the totals. The caller frees *out_lives, which is NULL if memory runs out. */
-static const char *compute(const struct flw_trace *trace, struct life **out_lives,
-                           struct totals *totals)
+/* Check the rules, and compute the totals of `trace` in *out. The caller frees *out_lives, which is NULL if memory runs
+ * out. */
+static const char *compute(const struct flw_trace *trace, struct flw_trace *out,
+                           struct life **out_lives)
 {
     struct life *lives = calloc(trace->block_count + 1, sizeof(*lives));
     *out_lives = lives;
     if (lives == NULL) {
         return "there is no memory to check it";
     }
+    memcpy(out, trace, sizeof *out);
+    out->alloc_count = out->peak_requested_bytes = out->recorded_peak_reserved_bytes = 0;
+    out->recorded_segment_calls = 0;
     const char *wrong = check_initial(trace);
     for (size_t i = 0; wrong == NULL && i < trace->initial_count; i++) {
         lives[i].stage = STAGE_LIVE;
     }
-    if (wrong == NULL) {
-        wrong = check_order(trace, lives);
-    }
-    if (wrong == NULL) {
-        wrong = check_sides(trace);
-    }
-    if (wrong == NULL) {
-        wrong = add_up(trace, lives, totals);
+    wrong = wrong != NULL ? wrong : check_order(trace, lives);
+    wrong = wrong != NULL ? wrong : check_sides(trace);
+    wrong = wrong != NULL ? wrong : add_up(out, lives);
+    if (!trace->has_segments) {
+        out->recorded_peak_reserved_bytes = 0;
     }
     return wrong;
 }
@@ -351,17 +332,13 @@ static const char *compute(const struct flw_trace *trace, struct life **out_live
 const char *flw_measure_trace(struct flw_trace *trace)
 {
     struct life *lives;
-    struct totals totals = {0};
-    const char *wrong = compute(trace, &lives, &totals);
+    struct flw_trace measured;
+    const char *wrong = compute(trace, &measured, &lives);
     if (wrong == NULL) {
+        *trace = measured;
         for (size_t i = 0; i < trace->block_count; i++) {
             trace->blocks[i].freed = lives[i].stage >= STAGE_FREED;
         }
-        trace->alloc_count = totals.alloc_count;
-        trace->peak_requested_bytes = totals.peak_live_bytes;
-        trace->recorded_peak_reserved_bytes = trace->has_segments ? totals.peak_reserved_bytes : 0;
-        trace->recorded_initial_reserved_bytes = totals.initial_reserved_bytes;
-        trace->recorded_segment_calls = totals.segment_calls;
     }
     free(lives);
     return wrong;
@@ -388,18 +365,14 @@ static bool stacks_exist(const struct flw_trace *trace)
 bool flw_trace_is_valid(const struct flw_trace *trace)
 {
     struct life *lives = NULL;
-    struct totals totals = {0};
+    struct flw_trace measured;
     bool is_valid = trace != NULL && trace->source != NULL && trace->format != NULL &&
-                    compute(trace, &lives, &totals) == NULL;
+                    compute(trace, &measured, &lives) == NULL;
     for (size_t i = 0; is_valid && i < trace->block_count; i++) {
         is_valid = trace->blocks[i].freed == (lives[i].stage >= STAGE_FREED);
     }
     free(lives);
-    return is_valid && stacks_exist(trace) && trace->alloc_count == totals.alloc_count &&
-           trace->peak_requested_bytes == totals.peak_live_bytes &&
-           trace->recorded_peak_reserved_bytes ==
-               (trace->has_segments ? totals.peak_reserved_bytes : 0) &&
-           trace->recorded_initial_reserved_bytes == totals.initial_reserved_bytes &&
-           trace->recorded_segment_calls == totals.segment_calls &&
-           (trace->has_segments || (totals.segment_calls == 0 && trace->segment_count == 0));
+    return is_valid && stacks_exist(trace) && memcmp(trace, &measured, sizeof measured) == 0 &&
+           (trace->has_segments ||
+            (trace->recorded_segment_calls == 0 && trace->segment_count == 0));
 }

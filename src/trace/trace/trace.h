@@ -108,6 +108,13 @@ const struct flw_trace_remark *flw_trace_walk_remark(const struct flw_trace *tra
 /* Return the pool of a record, in O(log contexts). */
 uint32_t flw_trace_pool(const struct flw_trace *trace, size_t record);
 
+/* True if both contexts are equal except for their records. */
+static inline bool flw_trace_context_is(const struct flw_trace_context *a,
+                                        const struct flw_trace_context *b)
+{
+    return a->thread == b->thread && a->tag == b->tag && a->pool == b->pool;
+}
+
 /* True if both remarks are equal except for their records. */
 static inline bool flw_trace_remark_is(const struct flw_trace_remark *a,
                                        const struct flw_trace_remark *b)
