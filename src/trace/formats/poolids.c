@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "base/compare.h"
+
 /* ---- renumbering ---- */
 
 struct place {
@@ -84,26 +86,10 @@ struct range {
     bool is_over; /* the allocation was found on the way back */
 };
 
-static int compare_ranges(const void *a, const void *b)
-{
-    const struct range *x = a;
-    const struct range *y = b;
-    return (x->begin > y->begin) - (x->begin < y->begin);
-}
-
 /* Return the last range that begins at or below an address. */
 static struct range *find_range(struct range *ranges, size_t count, uint64_t address)
 {
-    size_t low = 0;
-    size_t high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (ranges[middle].begin <= address) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
+    size_t low = flw_count_below(ranges, count, sizeof *ranges, address + 1);
     return low > 0 && address < ranges[low - 1].end ? &ranges[low - 1] : NULL;
 }
 
@@ -138,7 +124,7 @@ static bool tell_pools(struct flw_build *build)
         }
     }
     if (count != 0) {
-        qsort(ranges, count, sizeof(*ranges), compare_ranges);
+        qsort(ranges, count, sizeof(*ranges), flw_compare_u64);
         place_events(trace, ranges, count, pools);
     }
     for (size_t i = 0; has_memory && count != 0 && i < trace->event_count; i++) {

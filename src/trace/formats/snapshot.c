@@ -349,7 +349,7 @@ static bool get_extent(const struct writer *w, size_t at, uint64_t segment_end, 
         .bytes = bytes < room ? bytes : room,
         .requested_bytes = block->size_bytes,
         .state = block->freed ? WORD_ACTIVE_PENDING_FREE : WORD_ACTIVE_ALLOCATED,
-        .stack = remains->stacks[remains->blocks[at].block],
+        .stack = remains->blocks[at].stack,
     };
     return true;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/compare.h"
 #include "record/array.h"
 #include "trace/trace/largearray.h"
 
@@ -79,13 +80,6 @@ static struct flw_history_block block_of(const struct resolution *r, uint32_t nu
     return block;
 }
 
-static int compare_blocks(const void *a, const void *b)
-{
-    uint64_t x = ((const struct flw_history_block *)a)->block.address;
-    uint64_t y = ((const struct flw_history_block *)b)->block.address;
-    return (x > y) - (x < y);
-}
-
 /* Add the blocks that are left, in address order. */
 static bool add_initial_blocks(const struct resolution *r, const struct flw_addressmap *places)
 {
@@ -100,7 +94,7 @@ static bool add_initial_blocks(const struct resolution *r, const struct flw_addr
         }
     }
     if (count > 0) {
-        qsort(blocks, count, sizeof(*blocks), compare_blocks);
+        qsort(blocks, count, sizeof(*blocks), flw_compare_u64);
     }
     for (size_t i = 0; has_memory && i < count; i++) {
         struct flw_trace_context context = {.record = i, .pool = blocks[i].pool};

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "base/compare.h"
 #include "trace/trace/history.h"
 
 #define ROUND_BYTES       UINT64_C(512)
@@ -36,90 +37,98 @@ static bool place_blocks(struct flw_remains *remains, const struct flw_trace *tr
     return true;
 }
 
-/* Set each block's pool and stack to those of the record that allocates it. */
-static void find_origins(struct flw_remains *remains, const struct flw_trace *trace)
+/* ---- the walk to the end ---- */
+
+/* At each address, the record that allocates the block there, and the number of the segment of the start or, beyond
+ * those, of the event that allocates the segment. */
+struct places {
+    struct flw_addressmap blocks, segments;
+};
+
+static uint32_t block_of(const struct flw_trace *trace, size_t record)
 {
-    struct flw_trace_walk walk = {0};
-    for (size_t i = 0; i < trace->initial_count; i++) {
-        remains->pools[i] = flw_trace_walk_context(trace, &walk, i)->pool;
-        remains->stacks[i] = flw_trace_stack(trace, i);
-    }
-    for (size_t i = 0; i < trace->event_count; i++) {
-        if (trace->events[i].op == FLW_TRACE_ALLOC) {
-            size_t record = trace->initial_count + i;
-            uint32_t block = trace->events[i].block;
-            remains->pools[block] = flw_trace_walk_context(trace, &walk, record)->pool;
-            remains->stacks[block] = flw_trace_stack(trace, record);
-        }
-    }
+    return record < trace->initial_count ? (uint32_t)record
+                                         : trace->events[record - trace->initial_count].block;
 }
 
-/* ---- blocks ---- */
-
-static void leave_place(struct flw_addressmap *places, uint64_t address, uint32_t block)
+static void leave_place(const struct flw_trace *trace, struct flw_addressmap *places,
+                        uint64_t address, uint32_t block)
 {
-    if (flw_addressmap_find(places, address) == block) {
+    uint32_t record = flw_addressmap_find(places, address);
+    if (record != FLW_ADDRESSMAP_ABSENT && block_of(trace, record) == block) {
         flw_addressmap_remove(places, address);
     }
 }
 
-/* Find the block at each address at the end. */
-static bool walk_blocks(const struct flw_remains *remains, const struct flw_trace *trace,
-                        struct flw_addressmap *places)
+static bool walk_event(const struct flw_remains *remains, const struct flw_trace *trace, size_t i,
+                       struct places *places)
 {
-    bool has_memory = true;
+    const struct flw_trace_event *event = &trace->events[i];
+    switch (event->op) {
+    case FLW_TRACE_ALLOC:
+        return flw_addressmap_put(&places->blocks, remains->addresses[event->block],
+                                  (uint32_t)(trace->initial_count + i));
+    case FLW_TRACE_FREE:
+    case FLW_TRACE_FREE_DONE:
+        if (event->op == FLW_TRACE_FREE_DONE || !remains->has_done) {
+            leave_place(trace, &places->blocks, remains->addresses[event->block], event->block);
+        }
+        return true;
+    case FLW_TRACE_SEGMENT_ALLOC:
+    case FLW_TRACE_SEGMENT_MAP:
+        return flw_addressmap_put(&places->segments, event->address,
+                                  (uint32_t)(trace->segment_count + i));
+    case FLW_TRACE_SEGMENT_FREE:
+    case FLW_TRACE_SEGMENT_UNMAP:
+        flw_addressmap_remove(&places->segments, event->address);
+        return true;
+    default:
+        return true;
+    }
+}
+
+static bool walk(const struct flw_remains *remains, const struct flw_trace *trace,
+                 struct places *places)
+{
+    size_t most =
+        trace->initial_count > trace->segment_count ? trace->initial_count : trace->segment_count;
+    bool has_memory = trace->event_count < FLW_ADDRESSMAP_ABSENT - most;
     for (size_t i = 0; has_memory && i < trace->initial_count; i++) {
-        has_memory = flw_addressmap_put(places, remains->addresses[i], (uint32_t)i);
+        has_memory = flw_addressmap_put(&places->blocks, remains->addresses[i], (uint32_t)i);
+    }
+    for (size_t i = 0; has_memory && i < trace->segment_count; i++) {
+        has_memory = flw_addressmap_put(&places->segments, trace->segments[i].address, (uint32_t)i);
     }
     for (size_t i = 0; has_memory && i < trace->event_count; i++) {
-        const struct flw_trace_event *event = &trace->events[i];
-        if (event->op == FLW_TRACE_ALLOC) {
-            has_memory = flw_addressmap_put(places, remains->addresses[event->block], event->block);
-        } else if (event->op == FLW_TRACE_FREE_DONE ||
-                   (event->op == FLW_TRACE_FREE && !remains->has_done)) {
-            leave_place(places, remains->addresses[event->block], event->block);
-        }
+        has_memory = walk_event(remains, trace, i, places);
     }
     return has_memory;
 }
 
-static int compare_blocks(const void *a, const void *b)
-{
-    const struct flw_remains_block *x = a;
-    const struct flw_remains_block *y = b;
-    return (x->address > y->address) - (x->address < y->address);
-}
+/* ---- blocks ---- */
 
-static bool find_blocks(struct flw_remains *remains, const struct flw_trace *trace)
+static bool find_blocks(struct flw_remains *remains, const struct flw_trace *trace,
+                        const struct flw_addressmap *places)
 {
-    struct flw_addressmap places = {0};
-    bool has_memory = walk_blocks(remains, trace, &places);
-    for (size_t i = 0; has_memory && i < trace->block_count; i++) {
-        if (flw_addressmap_find(&places, remains->addresses[i]) == i) {
-            remains->blocks[remains->block_count++] =
-                (struct flw_remains_block){remains->addresses[i], (uint32_t)i};
+    remains->blocks = calloc(places->used_count + 1, sizeof(*remains->blocks));
+    if (remains->blocks == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < places->slot_count; i++) {
+        uint32_t record = places->slots[i].value;
+        if (record != FLW_ADDRESSMAP_ABSENT) {
+            remains->blocks[remains->block_count++] = (struct flw_remains_block){
+                places->slots[i].key, block_of(trace, record), flw_trace_pool(trace, record),
+                flw_trace_stack(trace, record)};
         }
     }
-    flw_addressmap_finish(&places);
-    if (remains->block_count > 0) {
-        qsort(remains->blocks, remains->block_count, sizeof(*remains->blocks), compare_blocks);
-    }
-    return has_memory;
+    qsort(remains->blocks, remains->block_count, sizeof(*remains->blocks), flw_compare_u64);
+    return true;
 }
 
 size_t flw_remains_find(const struct flw_remains *remains, uint64_t address)
 {
-    size_t low = 0;
-    size_t high = remains->block_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (remains->blocks[middle].address < address) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    return flw_count_below(remains->blocks, remains->block_count, sizeof *remains->blocks, address);
 }
 
 /* ---- segments ---- */
@@ -162,13 +171,6 @@ static bool turn_around(const struct flw_trace *trace, struct flw_build *build)
     return has_memory;
 }
 
-static int compare_segments(const void *a, const void *b)
-{
-    const struct flw_trace_segment *x = a;
-    const struct flw_trace_segment *y = b;
-    return (x->address > y->address) - (x->address < y->address);
-}
-
 static bool find_recorded_segments(struct flw_remains *remains, const struct flw_trace *trace)
 {
     struct flw_history history = {0};
@@ -185,40 +187,23 @@ static bool find_recorded_segments(struct flw_remains *remains, const struct flw
     }
     if (remains->segment_count > 0) {
         qsort(remains->segments, remains->segment_count, sizeof(*remains->segments),
-              compare_segments);
+              flw_compare_u64);
     }
     return has_memory;
 }
 
-/* Find each segment's stack: that of the last recorded allocation at the segment's address, else that of the start. */
-static bool find_segment_stacks(struct flw_remains *remains, const struct flw_trace *trace)
+/* Set each segment's stack: that of the last recorded allocation at the segment's address, else that of the start. */
+static void set_segment_stacks(struct flw_remains *remains, const struct flw_trace *trace,
+                               const struct flw_addressmap *places)
 {
-    struct flw_addressmap places = {0};
-    bool has_memory = true;
-    for (size_t i = 0; has_memory && i < trace->segment_count; i++) {
-        has_memory = flw_addressmap_put(&places, trace->segments[i].address, (uint32_t)i);
-    }
-    size_t first_event = trace->segment_count;
-    has_memory = has_memory && trace->event_count < FLW_ADDRESSMAP_ABSENT - first_event;
-    for (size_t i = 0; has_memory && i < trace->event_count; i++) {
-        const struct flw_trace_event *event = &trace->events[i];
-        uint8_t op = event->op;
-        if (op == FLW_TRACE_SEGMENT_ALLOC || op == FLW_TRACE_SEGMENT_MAP) {
-            has_memory = flw_addressmap_put(&places, event->address, (uint32_t)(first_event + i));
-        } else if (op == FLW_TRACE_SEGMENT_FREE || op == FLW_TRACE_SEGMENT_UNMAP) {
-            flw_addressmap_remove(&places, event->address);
-        }
-    }
-    for (size_t i = 0; has_memory && i < remains->segment_count; i++) {
-        uint32_t place = flw_addressmap_find(&places, remains->segments[i].address);
+    for (size_t i = 0; i < remains->segment_count; i++) {
+        uint32_t place = flw_addressmap_find(places, remains->segments[i].address);
         remains->segments[i].stack =
             place == FLW_ADDRESSMAP_ABSENT ? 0
-            : place < first_event
+            : place < trace->segment_count
                 ? trace->segments[place].stack
-                : flw_trace_stack(trace, trace->initial_count + place - first_event);
+                : flw_trace_stack(trace, trace->initial_count + place - trace->segment_count);
     }
-    flw_addressmap_finish(&places);
-    return has_memory;
 }
 
 static bool segments_are_usable(const struct flw_trace *trace)
@@ -271,18 +256,20 @@ static bool make_segments(struct flw_remains *remains, const struct flw_trace *t
             .size_bytes = bytes,
             .stream = block->stream,
             .is_large = block->size_bytes > LARGE_BYTES,
-            .pool = remains->pools[remains->blocks[i].block],
+            .pool = remains->blocks[i].pool,
         };
     }
     return true;
 }
 
-static bool find_segments(struct flw_remains *remains, const struct flw_trace *trace)
+static bool find_segments(struct flw_remains *remains, const struct flw_trace *trace,
+                          const struct flw_addressmap *places)
 {
     if (segments_are_usable(trace)) {
-        if (!find_recorded_segments(remains, trace) || !find_segment_stacks(remains, trace)) {
+        if (!find_recorded_segments(remains, trace)) {
             return false;
         }
+        set_segment_stacks(remains, trace, places);
         remains->has_recorded_segments = segments_hold_blocks(remains, trace);
     }
     return remains->has_recorded_segments || make_segments(remains, trace);
@@ -290,33 +277,26 @@ static bool find_segments(struct flw_remains *remains, const struct flw_trace *t
 
 bool flw_remains_init(struct flw_remains *remains, const struct flw_trace *trace)
 {
+    struct places places = {0};
     *remains = (struct flw_remains){0};
     remains->addresses = calloc(trace->block_count + 1, sizeof(*remains->addresses));
-    remains->pools = calloc(trace->block_count + 1, sizeof(*remains->pools));
-    remains->stacks = calloc(trace->block_count + 1, sizeof(*remains->stacks));
-    remains->blocks = calloc(trace->block_count + 1, sizeof(*remains->blocks));
     for (size_t i = 0; i < trace->event_count; i++) {
         remains->has_done |= trace->events[i].op == FLW_TRACE_FREE_DONE;
     }
-    if (remains->addresses == NULL || remains->pools == NULL || remains->stacks == NULL ||
-        remains->blocks == NULL) {
+    bool is_done = remains->addresses != NULL && place_blocks(remains, trace) &&
+                   walk(remains, trace, &places) && find_blocks(remains, trace, &places.blocks) &&
+                   find_segments(remains, trace, &places.segments);
+    flw_addressmap_finish(&places.blocks);
+    flw_addressmap_finish(&places.segments);
+    if (!is_done) {
         flw_remains_finish(remains);
-        return false;
     }
-    find_origins(remains, trace);
-    if (!place_blocks(remains, trace) || !find_blocks(remains, trace) ||
-        !find_segments(remains, trace)) {
-        flw_remains_finish(remains);
-        return false;
-    }
-    return true;
+    return is_done;
 }
 
 void flw_remains_finish(struct flw_remains *remains)
 {
     free(remains->addresses);
-    free(remains->pools);
-    free(remains->stacks);
     free(remains->blocks);
     free(remains->segments);
     *remains = (struct flw_remains){0};

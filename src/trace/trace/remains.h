@@ -14,13 +14,11 @@
 /* A block that is live at the end, or freed and not yet reusable. */
 struct flw_remains_block {
     uint64_t address;
-    uint32_t block;
+    uint32_t block, pool, stack; /* of the allocation */
 };
 
 struct flw_remains {
     uint64_t *addresses;              /* of every block of the trace */
-    uint32_t *pools;                  /* of every block; as in a context */
-    uint32_t *stacks;                 /* of every block; of the allocation */
     struct flw_remains_block *blocks; /* in address order */
     size_t block_count;
     struct flw_trace_segment *segments; /* in address order */

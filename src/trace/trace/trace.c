@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "base/compare.h"
 #include "trace/trace/largearray.h"
 
 _Static_assert(sizeof(struct flw_trace_event) == 32, "two events a line");
@@ -83,17 +84,9 @@ const struct flw_trace_remark *flw_trace_walk_remark(const struct flw_trace *tra
 
 uint32_t flw_trace_pool(const struct flw_trace *trace, size_t record)
 {
-    size_t low = 0,
-           high = trace->context_count; /* contexts before low begin at the record or earlier */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (trace->contexts[middle].record <= record) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low > 0 ? trace->contexts[low - 1].pool : 0;
+    size_t count = flw_count_below(trace->contexts, trace->context_count, sizeof *trace->contexts,
+                                   (uint64_t)record + 1);
+    return count > 0 ? trace->contexts[count - 1].pool : 0;
 }
 
 bool flw_trace_has_stacks(const struct flw_trace *trace)

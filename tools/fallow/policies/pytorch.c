@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/compare.h"
 #include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
@@ -76,17 +77,7 @@ static bool can_be_seeded(const struct torch *torch)
 /* Return the first initial block at or above an address; they are in address order. */
 static size_t first_block_at(const struct flw_trace *trace, uint64_t address)
 {
-    size_t low = 0;
-    size_t high = trace->initial_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (trace->blocks[middle].address < address) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    return flw_count_below(trace->blocks, trace->initial_count, sizeof *trace->blocks, address);
 }
 
 /* Seed all recorded segments, or only check that they fit. */
