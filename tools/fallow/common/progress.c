@@ -15,6 +15,7 @@
 #include "trace/io/progress.h"
 
 #include "common/command.h"
+#include "common/figures.h"
 
 #define AFTER_NS     UINT64_C(1000000000)
 #define EVERY_NS     UINT64_C(200000000)
@@ -57,19 +58,21 @@ void flw_progress_show(const char *verb, const char *name, const char *detail, d
         (line.is_shown && verb == line.verb && now_ns - line.shown_ns < EVERY_NS)) {
         return;
     }
-    char text[LINE_BYTES], shown_name[NAME_COLUMNS + 1] = "", place[48] = "", percent[16] = "";
+    char text[LINE_BYTES] = "", shown_name[NAME_COLUMNS + 1] = "";
+    size_t room = columns_of_terminal();
+    flw_append(text, room, "%s", verb);
     if (name != NULL) {
         copy_name(name, shown_name);
+        flw_append(text, room, " %s", shown_name);
     }
     if (line.count > 1) {
-        snprintf(place, sizeof place, " (%zu of %zu)", line.place, line.count);
+        flw_append(text, room, " (%zu of %zu)", line.place, line.count);
     }
+    flw_append(text, room, ": %s", detail != NULL ? detail : "");
     if (share >= 0) {
-        snprintf(percent, sizeof percent, "%.0f %%", 100.0 * (share < 1 ? share : 1));
+        flw_append(text, room, "%s%.0f %%", detail != NULL ? ", " : "",
+                   100.0 * (share < 1 ? share : 1));
     }
-    snprintf(text, columns_of_terminal(), "%s%s%s%s: %s%s%s", verb, name != NULL ? " " : "",
-             shown_name, place, detail != NULL ? detail : "",
-             detail != NULL && percent[0] != '\0' ? ", " : "", percent);
     fprintf(stderr, "\r%s\033[K", text);
     fflush(stderr);
     line.is_shown = true;
@@ -89,15 +92,11 @@ void flw_progress_hide(void)
 static void show_trace(const struct flw_trace_progress *progress)
 {
     char detail[48];
-    double share = FLW_PROGRESS_UNKNOWN;
-    if (progress->of != 0) {
-        share = (double)progress->done / (double)progress->of;
-    } else if (strcmp(progress->unit, "bytes") == 0) {
-        snprintf(detail, sizeof detail, "%" PRIu64 " MiB", progress->done >> 20);
-    } else {
-        snprintf(detail, sizeof detail, "%" PRIu64 " %s", progress->done, progress->unit);
-    }
-    flw_progress_show(progress->verb, progress->name, share < 0 ? detail : NULL, share);
+    bool is_bytes = strcmp(progress->unit, "bytes") == 0, has_end = progress->of != 0;
+    double share = has_end ? (double)progress->done / (double)progress->of : FLW_PROGRESS_UNKNOWN;
+    snprintf(detail, sizeof detail, "%" PRIu64 " %s", progress->done >> (is_bytes ? 20 : 0),
+             is_bytes ? "MiB" : progress->unit);
+    flw_progress_show(progress->verb, progress->name, has_end ? NULL : detail, share);
 }
 
 void flw_progress_begin(void)

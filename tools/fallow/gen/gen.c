@@ -43,10 +43,10 @@ static void print_generators(FILE *out)
 #define HELP_COLUMNS 100
 
 /* Print a name and a text, wrapped in its column. */
-static void print_item(const char *name, int indent, int column, const char *text)
+static void print_item(const char *name, int column, const char *text)
 {
     int width = HELP_COLUMNS - column;
-    printf("%*s%-*s ", indent, "", column - indent - 1, name);
+    printf("  %-*s ", column - 3, name);
     while ((int)strlen(text) > width) {
         int end = width;
         while (end > 0 && text[end] != ' ') {
@@ -84,7 +84,7 @@ static void print_words(const struct flw_gen_kind *kind)
         longest = length > longest ? length : longest;
     }
     for (size_t i = 0; kind->options[0].words[i] != NULL; i++) {
-        print_item(kind->options[0].words[i], 2, (int)longest + 4, kind->word_help[i]);
+        print_item(kind->options[0].words[i], (int)longest + 4, kind->word_help[i]);
     }
 }
 
@@ -97,16 +97,16 @@ static void print_options(const struct flw_gen_kind *kind)
         snprintf(name, sizeof name, "--%s %s", option->name, units[option->kind]);
         flw_append(text, sizeof text, "%s", option->help);
         append_initial(option, text, sizeof text);
-        print_item(name, 2, 22, text);
+        print_item(name, 22, text);
         if (option->kind == FLW_GEN_CHOICE && (i > 0 || kind->word_help == NULL)) {
             for (size_t w = 0; option->words[w] != NULL; w++) {
                 flw_append(choices, sizeof choices, "%c%s", w == 0 ? '(' : ' ', option->words[w]);
             }
             flw_append(choices, sizeof choices, ")");
-            print_item("", 2, 22, choices);
+            print_item("", 22, choices);
         }
     }
-    print_item("-o, --output FILE", 2, 22,
+    print_item("-o, --output FILE", 22,
                "where to write, packed where it ends in .xz, .gz or .zst, binary where in .ftrace; "
                "default standard output");
 }
@@ -123,7 +123,7 @@ static void print_generator(void)
     }
     print_options(kind);
     if (has_words) {
-        print_item("--list", 2, 22, "the words, one a line");
+        print_item("--list", 22, "the words, one a line");
     }
     printf("\nexample: fallow gen %s %s\n", kind->name, kind->example);
 }
