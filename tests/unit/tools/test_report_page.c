@@ -186,7 +186,6 @@ static struct made *make_full(void)
     struct flw_sheet *sheet = &made->sheet;
     *sheet = (struct flw_sheet){.trace = &made->trace,
                                 .program = &program,
-                                .is_sim = true,
                                 .lag_units = 5000000,
                                 .without_wait_bytes = 62000 * MIB,
                                 .is_by_time = true,
@@ -200,7 +199,6 @@ static struct made *make_full(void)
                                 .marks = made->marks,
                                 .mark_count = 40};
     snprintf(sheet->title, sizeof sheet->title, "%s", evil);
-    snprintf(sheet->device_name, sizeof sheet->device_name, "%s", evil);
     snprintf(sheet->verdict, sizeof sheet->verdict, "%s", evil);
     for (size_t i = 0; i < 40; i++) {
         made->marks[i].begin_op = i * 250000;

@@ -238,8 +238,6 @@ static void fill_head(const struct flw_sheet_setup *setup, struct flw_sheet *she
                  "device %d of %.*s; --trace-device chooses", trace->device, bytes, devices);
     }
     sheet->is_overwritten = flw_notes_find(trace->notes, FLW_NOTES_OVERWRITTEN, &bytes) != NULL;
-    snprintf(sheet->device_name, sizeof sheet->device_name, "%s", "simulated device");
-    sheet->is_sim = true;
     sheet->lag_units = run->lag_units;
     sheet->limit_bytes = run->limit_bytes;
     sheet->is_by_time = setup->is_by_time;

@@ -26,48 +26,43 @@ struct record {
 
 /* ---- segments ---- */
 
-static void insert_segment(struct record *record, struct flw_sheet_segment segment)
+/* Append the part of a segment from `begin` to `end`, if there is any. */
+static void push_part(struct record *record, struct flw_sheet_segment segment, uint64_t begin,
+                      uint64_t end)
 {
     struct flw_heapview *view = &record->probe.view;
-    size_t at = view->segment_count;
-    flw_heapview_make_segments(view, at + 1);
-    while (at > 0 && view->segments[at - 1].address > segment.address) {
-        view->segments[at] = view->segments[at - 1];
-        at--;
+    if (begin < end) {
+        segment.address = begin;
+        segment.bytes = end - begin;
+        record->segment_bytes += segment.bytes;
+        flw_heapview_make_segments(view, view->segment_count + 1);
+        view->segments[view->segment_count - 1] = segment;
     }
-    view->segments[at] = segment;
-    record->segment_bytes += segment.bytes;
 }
 
-/* Remove [begin, end) from all segments. */
-static void remove_range(struct record *record, uint64_t begin, uint64_t end)
+/* Remove a range from all segments, and add it as a segment if `is_taken`. */
+static void put_range(struct record *record, struct flw_sheet_segment range, bool is_taken)
 {
     struct flw_heapview *view = &record->probe.view;
-    struct flw_sheet_segment tail = {0};
+    struct flw_sheet_segment *old = view->segments;
     size_t count = view->segment_count;
-    view->segment_count = 0;
+    uint64_t begin = range.address, end = begin + range.bytes;
+    view->segments = NULL;
+    view->segment_count = view->segment_capacity = 0;
+    record->segment_bytes = 0;
     for (size_t i = 0; i < count; i++) {
-        struct flw_sheet_segment segment = view->segments[i];
-        uint64_t segment_end = segment.address + segment.bytes;
-        if (segment_end <= begin || segment.address >= end) {
-            view->segments[view->segment_count++] = segment;
-            continue;
+        uint64_t old_end = old[i].address + old[i].bytes;
+        push_part(record, old[i], old[i].address, flw_min(old_end, begin));
+        if (is_taken && old_end > begin) {
+            push_part(record, range, begin, end);
+            is_taken = false;
         }
-        record->segment_bytes -= segment.bytes;
-        if (segment_end > end) {
-            tail = segment;
-            tail.address = end;
-            tail.bytes = segment_end - end;
-        }
-        if (segment.address < begin) {
-            segment.bytes = begin - segment.address;
-            record->segment_bytes += segment.bytes;
-            view->segments[view->segment_count++] = segment;
-        }
+        push_part(record, old[i], flw_max(old[i].address, end), old_end);
     }
-    if (tail.bytes != 0) {
-        insert_segment(record, tail);
+    if (is_taken) {
+        push_part(record, range, begin, end);
     }
+    flw_host_free(old);
 }
 
 uint64_t flw_collect_reserved(const struct flw_trace_event *event, uint64_t reserved_bytes)
@@ -86,18 +81,16 @@ uint64_t flw_collect_reserved(const struct flw_trace_event *event, uint64_t rese
 
 static void note_segment(struct record *record, const struct flw_trace_event *event)
 {
-    uint64_t end = event->address + event->size_bytes;
+    bool is_mapped = event->op == FLW_TRACE_SEGMENT_MAP;
     record->reserved_bytes = flw_collect_reserved(event, record->reserved_bytes);
-    if (event->address == 0 || event->size_bytes == 0 || end < event->address) {
-        return;
-    }
-    remove_range(record, event->address, end);
-    if (event->op == FLW_TRACE_SEGMENT_ALLOC || event->op == FLW_TRACE_SEGMENT_MAP) {
-        insert_segment(record,
-                       (struct flw_sheet_segment){.address = event->address,
-                                                  .bytes = event->size_bytes,
-                                                  .stream = event->stream,
-                                                  .is_mapped = event->op == FLW_TRACE_SEGMENT_MAP});
+    if (event->address != 0 && event->size_bytes != 0 &&
+        event->size_bytes <= UINT64_MAX - event->address) {
+        put_range(record,
+                  (struct flw_sheet_segment){.address = event->address,
+                                             .bytes = event->size_bytes,
+                                             .stream = event->stream,
+                                             .is_mapped = is_mapped},
+                  is_mapped || event->op == FLW_TRACE_SEGMENT_ALLOC);
     }
 }
 
@@ -349,7 +342,7 @@ void flw_collect_oom_heap(const struct flw_sheet *sheet, struct flw_collect_heap
 static void keep_unused(void *unused, uint64_t address, uint64_t bytes)
 {
     if (bytes > UNUSED_LEAST) {
-        insert_segment(unused, (struct flw_sheet_segment){.address = address, .bytes = bytes});
+        push_part(unused, (struct flw_sheet_segment){0}, address, address + bytes);
     }
 }
 
@@ -386,7 +379,10 @@ uint64_t flw_collect_unused(const struct flw_trace *trace)
         const struct flw_trace_event *event = &trace->events[i];
         bool is_given = event->op == FLW_TRACE_SEGMENT_FREE || event->op == FLW_TRACE_SEGMENT_UNMAP;
         if (is_given && event->size_bytes <= UINT64_MAX - event->address) {
-            remove_range(&unused, event->address, event->address + event->size_bytes);
+            put_range(
+                &unused,
+                (struct flw_sheet_segment){.address = event->address, .bytes = event->size_bytes},
+                false);
         }
         reserved_bytes = flw_collect_reserved(event, reserved_bytes);
         peak_bytes = flw_max(peak_bytes, reserved_bytes);

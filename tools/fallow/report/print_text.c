@@ -321,8 +321,9 @@ static void add_without_wait(const struct flw_sheet *sheet, bool has_times, stru
 static void print_setting(const struct flw_sheet *sheet, FILE *out)
 {
     fprintf(out,
-            "\nWhat each allocator would have reserved for the same program%s\n(replayed on the %s",
-            sheet->oom.count != 0 ? " without the failed request" : "", sheet->device_name);
+            "\nWhat each allocator would have reserved for the same program%s\n"
+            "(replayed on the simulated device",
+            sheet->oom.count != 0 ? " without the failed request" : "");
     if (sheet->limit_bytes != 0) {
         fprintf(out, ", limit %s", FLW_SIZE(sheet->limit_bytes));
     }

@@ -315,8 +315,6 @@ struct flw_sheet {
     uint64_t unused_bytes;
     uint64_t pending_bytes, pending_count; /* at the end: freed, not yet reusable */
     bool is_share_unknown; /* the unused part is unknown: segments have no addresses */
-    char device_name[FLW_SHEET_NAME_BYTES]; /* device of the replays */
-    bool is_sim;
     uint64_t lag_units, limit_bytes;
     bool is_by_time; /* the lag's unit is ns; else ops */
     uint64_t op_count;
