@@ -138,65 +138,62 @@ const addHands = plot => {
 };
 // Handle pointers: a click chooses, a drag zooms to its range, two fingers zoom as they part.
 const addPointers = plot => {
-  const {spec, box, svg} = plot, band = make('div', box, '', {className: 'band', hidden: true}), fingers = new Map();
-  const axis = spec.x.along, along = (name, share) => view[name][0] + share * span(view[name]);
-  let from = null, pinch = null;
+  const {spec, box, svg} = plot, axis = spec.x.along, band = make('div', box, '', {className: 'band', hidden: true});
+  const fingers = new Map();  // by pointer: where it came down, and where it is
+  let range = null;  // the visible part before two fingers came down; until both are lifted
   const place = event => {
     const at = svg.getBoundingClientRect(), within = share => Math.max(0, Math.min(1, share));
-    return {x: within((event.clientX - at.left) / at.width),
-      y: within(1 - (event.clientY - at.top - TOP) / spec.height), width: at.width};
+    return {x: within((event.clientX - at.left) / at.width), y: within(1 - (event.clientY - at.top - TOP) / spec.height)};
   };
   // Return the ranges of a drag along both axes; null along an axis without a drag.
-  const dragOf = (a, b) => {
-    const sort = (one, other) => [Math.min(one, other), Math.max(one, other)];
-    return {x: Math.abs(a.x - b.x) * a.width > NEAR ? sort(a.x, b.x) : null,
-      y: spec.y.along !== undefined && Math.abs(a.y - b.y) * spec.height > NEAR ? sort(a.y, b.y) : null};
+  const dragOf = ({from, to}) => {
+    const sort = (one, other, pixels) => Math.abs(one - other) * pixels > NEAR ? [one, other].sort((a, b) => a - b) : null;
+    return {x: sort(from.x, to.x, plot.width), y: spec.y.along === undefined ? null : sort(from.y, to.y, spec.height)};
   };
-  const stop = () => { from = null; band.hidden = true; };
   box.addEventListener('pointerdown', event => {
     if (event.button !== 0 || !svg.contains(event.target)) return;
-    fingers.set(event.pointerId, place(event));
+    for (const finger of fingers.values()) finger.from = finger.to;
+    fingers.set(event.pointerId, {from: place(event), to: place(event)});
     box.setPointerCapture(event.pointerId);
-    from = place(event);
-    if (fingers.size === 2) {
-      const [a, b] = [...fingers.values()];
-      stop();
-      pinch = {wide: Math.abs(a.x - b.x), range: view[axis], at: along(axis, (a.x + b.x) / 2)};
-    }
+    if (fingers.size === 2) [band.hidden, range] = [true, view[axis]];
   });
   box.addEventListener('pointermove', event => {
-    if (!fingers.has(event.pointerId)) return;
-    fingers.set(event.pointerId, place(event));
-    if (pinch && fingers.size === 2) {
-      const [a, b] = [...fingers.values()], times = Math.max(0.01, pinch.wide) / Math.max(0.01, Math.abs(a.x - b.x));
-      act(plot, () => show(axis, pinch.range.map(end => pinch.at + (end - pinch.at) * times)));
-    } else if (from) {
-      const {x, y} = dragOf(from, place(event)), [left, right] = x ?? [0, 1], [low, high] = y ?? [0, 1];
+    const finger = fingers.get(event.pointerId);
+    if (!finger) return;
+    finger.to = place(event);
+    if (range === null) {
+      const {x, y} = dragOf(finger), [left, right] = x ?? [0, 1], [low, high] = y ?? [0, 1];
       const inner = svg.getBoundingClientRect(), outer = box.getBoundingClientRect();
       band.hidden = !x && !y;
       band.style.cssText = `left:${inner.left - outer.left + left * inner.width}px;` +
         `width:${(right - left) * inner.width}px;top:${inner.top - outer.top + TOP + (1 - high) * spec.height}px;` +
         `height:${(high - low) * spec.height}px`;
+    } else if (fingers.size === 2) {
+      const [a, b] = [...fingers.values()], wide = when => Math.max(0.01, Math.abs(a[when].x - b[when].x));
+      const at = range[0] + span(range) * (a.from.x + b.from.x) / 2, times = wide('from') / wide('to');
+      act(plot, () => show(axis, range.map(end => at + (end - at) * times)));
     }
   });
-  const end = event => {
-    const to = place(event), start = from;
+  const lift = event => {
+    const finger = fingers.get(event.pointerId), isZoom = range !== null;
     if (!fingers.delete(event.pointerId)) return;
-    pinch = null;
-    stop();
-    if (!start || event.type === 'pointercancel') return;
-    const drag = dragOf(start, to), zoomTo = (name, range) => show(name, range.map(share => along(name, share)));
+    band.hidden = true;
+    if (fingers.size === 0) range = null;
+    if (isZoom || event.type === 'pointercancel') return;
+    const to = place(event), drag = dragOf({from: finger.from, to});
+    const along = (name, share) => view[name][0] + share * span(view[name]);
     if (drag.x || drag.y) {
       act(plot, () => {
-        if (drag.x) zoomTo(axis, drag.x);
-        if (drag.y) zoomTo('address', drag.y);
+        for (const [name, ends] of [[axis, drag.x], ['address', drag.y]]) {
+          if (ends) show(name, ends.map(share => along(name, share)));
+        }
       });
     } else if (axis === 'ops') {
       pick(plot, along('ops', to.x), spec.y.along ? along('address', to.y) : 0);
     }
   };
-  box.addEventListener('pointerup', end);
-  box.addEventListener('pointercancel', end);
+  box.addEventListener('pointerup', lift);
+  box.addEventListener('pointercancel', lift);
 };
 const pick = (plot, x, y) => {
   if (sheet.blocks.length === 0) return;
