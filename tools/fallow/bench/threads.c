@@ -47,7 +47,8 @@ struct crew {
     flw_bench_run *work; /* NULL: end */
     size_t active;       /* workers below this index work */
     uint64_t count;
-    struct queue *queue;                                     /* handoff's */
+    bool is_quiet;       /* no worker lost the processor during the last job */
+    struct queue *queue; /* handoff's */
     _Alignas(FLW_HOST_LINE_BYTES) atomic_size_t ready_count; /* the active ones start together */
 };
 
@@ -84,9 +85,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Run the job on the first `active` workers. Returns nanoseconds from the first begin to the last end. Sets *is_quiet,
- * unless NULL: true if no worker lost the processor. */
-static double run_job(struct crew *crew, size_t active, uint64_t count, bool *is_quiet)
+/* Run the job on the first `active` workers. Returns nanoseconds from the first begin to the last end. */
+static double run_job(struct crew *crew, size_t active, uint64_t count)
 {
     uint64_t begin = UINT64_MAX, end = 0, switches = 0;
     crew->active = active;
@@ -99,9 +99,7 @@ static double run_job(struct crew *crew, size_t active, uint64_t count, bool *is
         end = flw_max(end, crew->workers[i].end_ns);
         switches += crew->workers[i].switches;
     }
-    if (is_quiet != NULL) {
-        *is_quiet = switches == 0;
-    }
+    crew->is_quiet = switches == 0;
     return end <= begin ? 1 : (double)(end - begin);
 }
 
@@ -179,15 +177,14 @@ bool flw_bench_threads(struct flw_bench *bench)
     struct crew crew;
     open_crew(&crew, bench, threads, options->live_count);
     crew.work = options->sizes == FLW_BENCH_SIZE_ONE ? flw_bench_run_pair : run_and_free;
-    run_job(&crew, threads, count, NULL); /* warm */
+    run_job(&crew, threads, count); /* warm */
     for (size_t i = 0; i < THREAD_ROUNDS; i++) {
         set_policy(&crew, flw_bench_policy_find("null"), &crew);
-        double null_one = run_job(&crew, 1, count, NULL);
-        figures[NULL_SCALING][i] =
-            (double)threads * null_one / run_job(&crew, threads, count, NULL);
+        double null_one = run_job(&crew, 1, count);
+        figures[NULL_SCALING][i] = (double)threads * null_one / run_job(&crew, threads, count);
         set_policy(&crew, options->policy, bench->pool);
-        figures[ONE][i] = run_job(&crew, 1, count, NULL) / (double)count;
-        figures[MANY][i] = run_job(&crew, threads, count, NULL) / (double)count;
+        figures[ONE][i] = run_job(&crew, 1, count) / (double)count;
+        figures[MANY][i] = run_job(&crew, threads, count) / (double)count;
         figures[SCALING][i] = (double)threads * figures[ONE][i] / figures[MANY][i];
         figures[RELATIVE][i] = figures[SCALING][i] / figures[NULL_SCALING][i];
     }
@@ -275,11 +272,10 @@ struct series {
 static void run_round(struct crew *crew, flw_bench_run *round, uint64_t count,
                       struct series *series)
 {
-    bool is_quiet = false;
     crew->work = round;
-    double ns = run_job(crew, round == exchange ? 2 : 1, count, &is_quiet);
+    double ns = run_job(crew, round == exchange ? 2 : 1, count);
     size_t at = series->count++;
-    if (is_quiet) {
+    if (crew->is_quiet) {
         series->ns[at] = series->ns[series->quiet_count];
         at = series->quiet_count++;
     }
