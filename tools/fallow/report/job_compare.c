@@ -24,7 +24,7 @@ struct place {
     bool is_comparable;   /* by owner: the same rule, and code or sizes alike */
     uint64_t oom_ns;      /* flw_job_oom_time */
     uint64_t limit_bytes; /* its own, or that of ranks without one; FLW_UNKNOWN */
-    double share;         /* of the limit, at the peak */
+    double share, now;    /* of the limit: at the peak, and where the sweep is; -1: not recorded */
     uint64_t led_ns;      /* time in which the rank was nearest to its limit */
 };
 
@@ -106,22 +106,18 @@ static struct owner compare_owner(const struct reading *reading, const struct ow
                                   size_t count, const struct place *asked)
 {
     struct owner owner = {.name = holdings[0].name, .place = asked};
+    uint64_t all_bytes = 0;
     for (size_t i = 0; i < count; i++) {
-        owner.others_bytes += holdings[i].bytes;
-        if (asked != NULL ? holdings[i].place == asked : holdings[i].bytes > owner.bytes) {
-            owner.bytes = holdings[i].bytes;
-            owner.place = holdings[i].place;
-        }
+        uint64_t bytes = holdings[i].bytes;
+        bool is_chosen = asked != NULL ? holdings[i].place == asked : bytes > owner.bytes;
+        owner.others_most_bytes = flw_max(owner.others_most_bytes, is_chosen ? owner.bytes : bytes);
+        owner.bytes = is_chosen ? bytes : owner.bytes;
+        owner.place = is_chosen ? holdings[i].place : owner.place;
+        all_bytes += bytes;
     }
-    for (size_t i = 0; i < count; i++) {
-        if (holdings[i].place != owner.place) {
-            owner.others_most_bytes = flw_max(owner.others_most_bytes, holdings[i].bytes);
-        }
-    }
-    owner.mean_bytes = asked == NULL
-                           ? owner.others_bytes / reading->comparable_count
-                           : (owner.others_bytes - owner.bytes) / (reading->comparable_count - 1);
-    owner.others_bytes -= owner.bytes;
+    owner.others_bytes = all_bytes - owner.bytes;
+    owner.mean_bytes = asked == NULL ? all_bytes / reading->comparable_count
+                                     : owner.others_bytes / (reading->comparable_count - 1);
     owner.excess_bytes = owner.bytes - flw_min(owner.bytes, owner.mean_bytes);
     return owner;
 }
@@ -159,7 +155,7 @@ static struct owner *list_owners(const struct reading *reading, const struct pla
 /* The bytes that a rank holds from now on; FLW_UNKNOWN: the recording ends. */
 struct point {
     uint64_t time_ns, bytes;
-    size_t place;
+    struct place *place;
 };
 
 static int compare_points(const void *left, const void *right)
@@ -174,8 +170,9 @@ static struct point *list_points(const struct reading *reading, size_t *out_coun
 {
     struct point *points = NULL;
     size_t count = 0, capacity = 0;
-    for (size_t place = 0; place < reading->count; place++) {
-        const struct flw_rank *record = reading->places[place].record;
+    for (size_t p = 0; p < reading->count; p++) {
+        struct place *place = &reading->places[p];
+        const struct flw_rank *record = place->record;
         points = flw_host_grow(points, &capacity, count + record->step_count + 1, sizeof *points);
         for (size_t i = 0; i < record->step_count; i++) {
             points[count++] = (struct point){record->begin_ns + record->steps[i].time_ns,
@@ -190,13 +187,14 @@ static struct point *list_points(const struct reading *reading, size_t *out_coun
     return points;
 }
 
-/* Return the place with the largest share; SIZE_MAX if all are negative. */
-static size_t find_leader(const double *shares, size_t count)
+/* Return the place with the largest present share; NULL if no rank is recorded now. */
+static struct place *find_leader(const struct reading *reading)
 {
-    size_t leader = SIZE_MAX;
-    for (size_t i = 0; i < count; i++) {
-        if (shares[i] >= 0 && (leader == SIZE_MAX || shares[i] > shares[leader])) {
-            leader = i;
+    struct place *leader = NULL;
+    for (size_t i = 0; i < reading->count; i++) {
+        struct place *place = &reading->places[i];
+        if (place->now >= 0 && (leader == NULL || place->now > leader->now)) {
+            leader = place;
         }
     }
     return leader;
@@ -205,30 +203,27 @@ static size_t find_leader(const double *shares, size_t count)
 /* Add up for how long each rank led. The rank with the largest share of its limit leads until the next point. */
 static void sweep(struct reading *reading)
 {
-    size_t count = 0, leader = SIZE_MAX;
+    size_t count = 0;
     struct point *points = list_points(reading, &count);
-    double *shares = flw_host_alloc(reading->count, sizeof *shares); /* -1: not recorded */
-    for (size_t i = 0; i < reading->count; i++) {
-        shares[i] = -1;
-    }
+    struct place *leader = NULL;
     for (size_t i = 0; i < count; i++) {
-        const struct point *point = &points[i];
-        if (leader != SIZE_MAX) {
-            uint64_t lasted_ns = point->time_ns - points[i - 1].time_ns;
-            reading->places[leader].led_ns += lasted_ns;
-            reading->span_ns += lasted_ns;
+        struct place *place = points[i].place;
+        if (leader != NULL) {
+            leader->led_ns += points[i].time_ns - points[i - 1].time_ns;
+            reading->span_ns += points[i].time_ns - points[i - 1].time_ns;
         }
-        double before = shares[point->place];
-        double limit_bytes = (double)reading->places[point->place].limit_bytes;
-        double now = point->bytes == FLW_UNKNOWN ? -1 : (double)point->bytes / limit_bytes;
-        shares[point->place] = now;
-        if (leader == SIZE_MAX || (point->place == leader && now < before) ||
-            now > shares[leader] || (now == shares[leader] && point->place < leader)) {
-            leader = find_leader(shares, reading->count);
+        double before = place->now;
+        place->now = points[i].bytes == FLW_UNKNOWN
+                         ? -1
+                         : (double)points[i].bytes / (double)place->limit_bytes;
+        if (leader == NULL ||
+            (place == leader
+                 ? place->now < before
+                 : place->now > leader->now || (place->now == leader->now && place < leader))) {
+            leader = find_leader(reading);
         }
     }
     flw_host_free(points);
-    flw_host_free(shares);
 }
 
 static int compare_shares(const void *left, const void *right)
@@ -268,7 +263,8 @@ static struct reading read_job(const struct flw_job *job)
         const struct flw_rank *record = &job->records[job->compared[i]];
         struct place *place = &reading.places[i];
         uint64_t end_ns = 0;
-        *place = (struct place){.record = record, .number = i, .oom_ns = flw_job_oom_time(record)};
+        *place = (struct place){
+            .record = record, .number = i, .now = -1, .oom_ns = flw_job_oom_time(record)};
         place->is_comparable =
             record->has_code == like->has_code && strcmp(record->rule, like->rule) == 0;
         place->limit_bytes = record->limit_bytes != FLW_UNKNOWN ? record->limit_bytes : limit_bytes;
