@@ -185,7 +185,6 @@ static void formulas_are_computed(void **state)
         /* clang-format on */
     };
     static struct flw_gen gen;
-    (void)state;
     flw_plan_run(&gen, "T:6 h:5 i*3{u.i:9+i}");
     for (size_t i = 0; i < ROWS(rows); i++) {
         char plan[32];
@@ -209,7 +208,6 @@ static void plans_allocate_use_and_free(void **state)
     static const struct flw_gen_kind kind = {"plan", "", "", 1, seed, 1, NULL, NULL, run_plan};
     struct flw_gen_values values = flw_gen_initial_values(&kind);
     struct flw_trace *trace;
-    (void)state;
     plan_text =
         "in=64 out@1=7 in>1 none=0 i*2{row.i=32(2+i-i)} -row.0 kept<in -in ?0{-out} ?!0{-kept -none} -row.1";
     assert_true(flw_gen_generate(&kind, &values, &trace, message));
@@ -228,7 +226,6 @@ static void plans_allocate_use_and_free(void **state)
 
 static void every_option_starts_within_its_bounds(void **state)
 {
-    (void)state;
     for (size_t i = 0; flw_gen_get(i) != NULL; i++) {
         const struct flw_gen_kind *kind = flw_gen_get(i);
         bool has_letter[FLW_GEN_LETTERS] = {false};
@@ -283,7 +280,6 @@ static void the_same_options_give_the_same_trace(void **state)
         {"serve model=deepseek-v3 steps=4 tp=8 mla=flashmla traffic=long", "seed=2", UINT64_C(0x8c04d1f2523d7b02)},
         /* clang-format on */
     };
-    (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
         char line[64];
         struct flw_trace *trace = make(rows[i].words),
@@ -326,7 +322,6 @@ static void what_does_not_fit_together_is_refused(void **state)
         {"streams workload=images streams=1", "--streams 1: images needs 3 to 64"},
         /* clang-format on */
     };
-    (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
         assert_null(try_make(rows[i][0], ""));
         assert_non_null(strstr(message, rows[i][1]));
@@ -392,7 +387,6 @@ static void sizes_are_those_computed_by_hand(void **state)
          {{FLW_GIB / 64, 2 * 64}, {FLW_GIB / 32, 2 * 16}}},
         /* clang-format on */
     };
-    (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct flw_trace *trace = serve(rows[i].requests, rows[i].words);
         uint64_t peak_bytes = rows[i].peak_bytes;
@@ -414,7 +408,6 @@ static void sizes_are_those_computed_by_hand(void **state)
 static void random_blocks_are_as_many_as_asked_for(void **state)
 {
     int64_t live = 0, peak = 0;
-    (void)state;
     struct flw_trace *trace = make("random pattern=rmm count=10000 max=1048576");
     assert_in_range(trace->alloc_count, 10000, 10010);
     assert_int_equal(trace->event_count, 2 * trace->alloc_count);
@@ -430,7 +423,6 @@ static void random_blocks_are_as_many_as_asked_for(void **state)
 
 static void several_streams_share_blocks_and_queries_spill(void **state)
 {
-    (void)state;
     struct flw_trace *none = make("random pattern=multi-stream count=4000 shared=0");
     struct flw_trace *half = make("random pattern=multi-stream count=4000 shared=50");
     assert_int_equal(none->stream_count, 4);
@@ -463,7 +455,6 @@ static const struct workload {
 /* Exactly the workload's transfers, on all streams. */
 static void blocks_go_from_stream_to_stream_as_the_workload_says(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < ROWS(workloads); i++) {
         bool is_handed[STREAMS_MAX][STREAMS_MAX] = {{false}}, has_blocks[STREAMS_MAX] = {false};
         struct flw_trace *trace = make(workloads[i].words);
@@ -493,7 +484,6 @@ static void blocks_go_from_stream_to_stream_as_the_workload_says(void **state)
  * quick. --pace changes only times; the default is each workload's own. */
 static void the_host_runs_ahead_within_a_step(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < ROWS(workloads); i++) {
         const uint64_t paces_ns[] = {workloads[i].pace_ns, 2500};
         struct flw_trace *traces[] = {make_with(workloads[i].words, "steps=50"),
@@ -532,7 +522,6 @@ static void weights_are_as_many_as_the_models_have(void **state)
          {"serve model=mixtral-8x7b", UINT64_C(46702792704)},
         /* clang-format on */
     };
-    (void)state;
     for (size_t i = 0; i < ROWS(models); i++) {
         struct flw_trace *trace = make_with(models[i].words, "steps=1 kv=pages");
         size_t loaded = find_op(trace, FLW_TRACE_PHASE_END, 0);
@@ -556,7 +545,6 @@ static void expect_tokens(struct flw_trace *trace, uint64_t largest, uint64_t su
 
 static void a_step_takes_no_more_tokens_than_it_may(void **state)
 {
-    (void)state;
     /* 2500 tokens of prompts and the first ones' two further tokens within five steps, then two steps of one request at
      * most; a minute later the last one: 7, and 1. */
     expect_tokens(
@@ -578,7 +566,6 @@ static void captured_blocks_are_in_a_pool_of_their_own(void **state)
     struct flw_trace_walk walk = {0};
     size_t in_pool = 0;
     bool is_open = false;
-    (void)state;
     struct flw_trace *trace = make("serve mode=graph steps=1 max-seqs=32");
     assert_int_equal(flw_recording_count(trace, FLW_TRACE_POOL_BEGIN),
                      7); /* 32, 24, 16, 8, 4, 2, 1 */
@@ -604,7 +591,6 @@ static void captured_blocks_are_in_a_pool_of_their_own(void **state)
  * more. */
 static void dealt_experts_get_irregular_shares(void **state)
 {
-    (void)state;
     for (size_t skewed = 0; skewed < 2; skewed++) {
         struct flw_trace *trace =
             serve("2023-11-16 18:17:03.0,1024,1\n",
@@ -643,7 +629,6 @@ static void parameters_and_state_are_as_many_bytes_as_the_model_has(void **state
     };
     uint64_t standing = 2 * 8519680 + 2 * 96 * 64 * 2;       /* workspaces, tables of rotations */
     uint64_t ids = 2 * 288 * 8, output = 288 * 1000 * 2 + 4; /* logits and loss */
-    (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct flw_trace *trace = make(rows[i].words);
         size_t begin = find_op(trace, FLW_TRACE_PHASE_BEGIN, 0);
@@ -659,7 +644,6 @@ static void parameters_and_state_are_as_many_bytes_as_the_model_has(void **state
 static void a_pipeline_holds_one_microbatch_for_each_stage_behind(void **state)
 {
     uint64_t peaks[4];
-    (void)state;
     for (unsigned rank = 0; rank < 4; rank++) {
         char more[16];
         snprintf(more, sizeof more, "rank=%u", rank);
@@ -700,7 +684,6 @@ static void files_of_requests_are_read(void **state)
          */ {{0, 6955, 52, 0}, {3000, 6955, 5, 1024}, {3000, 1024, 5, 0}, {3000, 1024, 5, 1023}}},
         /* clang-format on */
     };
-    (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct flw_requests requests;
         assert_true(read_text(rows[i].text, &requests));
@@ -725,7 +708,6 @@ static void broken_requests_are_named_with_their_line(void **state)
         "{\"timestamp\": 99999999999999999999, \"input_length\": 3, \"output_length\": 1}\n",
         "{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 1, \"hash_ids\": [x]}\n",
     };
-    (void)state;
     struct flw_requests requests;
     for (size_t i = 0; i < ROWS(texts); i++) {
         assert_false(read_text(texts[i], &requests));
@@ -738,7 +720,6 @@ static void drawn_requests_look_like_the_tables(void **state)
 {
     static struct flw_gen gen = {.random_state = 3};
     size_t short_count = 0;
-    (void)state;
     for (size_t i = 0; i < 10000; i++) {
         struct flw_request request = flw_requests_draw(&gen, 0);
         assert_in_range(request.prompt, 2, 14050);
@@ -750,14 +731,12 @@ static void drawn_requests_look_like_the_tables(void **state)
 
 static int make_file(void **state)
 {
-    (void)state;
     int file = mkstemp(requests_path);
     return file < 0 ? -1 : close(file);
 }
 
 static int remove_file(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < ROWS(made); i++) {
         flw_trace_destroy(made[i]);
     }

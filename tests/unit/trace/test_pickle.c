@@ -55,7 +55,6 @@ static struct flw_pickle_cursor walk(const struct flw_pickle *pickle, struct flw
 
 static void exactly_the_data_opcodes_are_accepted(void **state)
 {
-    (void)state;
     static const uint8_t accepted[] = {0x80, 0x95, '.',  '(',  '0',  'N',  0x88, 0x89, 'J',
                                        'K',  'M',  0x8A, 0x8B, 'G',  0x8C, 'X',  0x8D, 'B',
                                        'C',  '}',  ']',  ')',  0x85, 0x86, 0x87, 't',  's',
@@ -72,7 +71,6 @@ static void exactly_the_data_opcodes_are_accepted(void **state)
 
 static void what_imports_or_calls_is_refused_by_name_and_offset(void **state)
 {
-    (void)state;
     static const struct {
         uint8_t code;
         const char *name;
@@ -90,7 +88,6 @@ static void what_imports_or_calls_is_refused_by_name_and_offset(void **state)
 
 static void protocols_2_to_5_are_read_and_no_other(void **state)
 {
-    (void)state;
     for (int protocol = 0; protocol < 256; protocol++) {
         uint8_t bytes[] = {0x80, (uint8_t)protocol, '}', '.'};
         struct flw_pickle pickle;
@@ -102,7 +99,6 @@ static void protocols_2_to_5_are_read_and_no_other(void **state)
 
 static void values_are_what_their_bytes_say(void **state)
 {
-    (void)state;
     static const struct {
         const char *bytes;
         size_t count;
@@ -147,7 +143,6 @@ static void values_are_what_their_bytes_say(void **state)
 
 static void broken_pickles_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *bytes;
         size_t count;
@@ -202,7 +197,6 @@ static void equal_pairs_of_numbers_have_one_number(void **state)
 {
     static const uint8_t bytes[] = "\x80\x04}\x8c\4size](}\x8c\4sizeK\1K\2\x86s}\x8c\4size(K\1K\2ts"
                                    "}\x8c\4sizeK\2K\1\x86ses.";
-    (void)state;
     struct flw_pickle_value item;
     struct flw_pickle pickle = read_good(bytes, sizeof bytes - 1);
     struct flw_pickle_cursor cursor =
@@ -218,7 +212,6 @@ static void equal_pairs_of_numbers_have_one_number(void **state)
 
 static void the_memo_gives_back_what_was_put(void **state)
 {
-    (void)state;
     static const uint8_t by_number[] = "\x80\x02}(\x8c\4sizeq\1K\5h\1K\6\x8c\4lineK\x09u.";
     struct flw_pickle_value item;
     struct flw_pickle pickle = read_good(by_number, sizeof(by_number) - 1);
@@ -238,7 +231,6 @@ static void the_memo_gives_back_what_was_put(void **state)
 
 static void lists_keep_containers_with_something_of_interest(void **state)
 {
-    (void)state;
     struct writer w = write_value(4, "[1 {none 7} {size 18446744073709551614 line 3} []]");
     struct flw_pickle_value item;
     struct flw_pickle pickle = read_good(w.bytes, w.count);
@@ -254,7 +246,6 @@ static void lists_keep_containers_with_something_of_interest(void **state)
 
 static void a_list_may_name_an_item_of_before(void **state)
 {
-    (void)state;
     static const uint8_t bytes[] = "\x80\x04](}\x8c\4sizeK\5sq\1}\x8c\4sizeK\6sh\1e.";
     struct flw_pickle_value item;
     struct flw_pickle pickle = read_good(bytes, sizeof(bytes) - 1);
@@ -268,7 +259,6 @@ static void a_list_may_name_an_item_of_before(void **state)
 
 static void containers_grow_piece_by_piece(void **state)
 {
-    (void)state;
     struct writer w = write_value(4, "[{size 0 | line 7} {size 1 | line 7} | {size 2 | line 7} "
                                      "{size 3 | line 7} | {size 4 | line 7} {size 5 | line 7}]");
     struct flw_pickle_value item;

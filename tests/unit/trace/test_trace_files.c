@@ -41,13 +41,11 @@ static char folder[] = "/tmp/fallow_files_XXXXXX";
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) == NULL ? -1 : chdir(folder);
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     DIR *directory = opendir(".");
     struct dirent *entry;
     while (directory != NULL && (entry = readdir(directory)) != NULL) {
@@ -118,7 +116,6 @@ static void expect_file_refused(const char *path, const char *wanted)
 /* In two archives, one after the other; and as a trace's writer packs, over a file that is there, too. */
 static void every_kind_unpacks_to_what_was_packed(void **state)
 {
-    (void)state;
     struct bytes text = make_text();
     for (size_t i = 0; i < PACKED; i++) {
         if (!kinds[i].is_built) {
@@ -149,7 +146,6 @@ static void every_kind_unpacks_to_what_was_packed(void **state)
 
 static void a_broken_archive_is_refused(void **state)
 {
-    (void)state;
     struct bytes text = make_text();
     for (size_t i = 0; i < PACKED; i++) {
         if (!kinds[i].is_built) {
@@ -178,7 +174,6 @@ static void a_broken_archive_is_refused(void **state)
 
 static void a_build_without_the_library_says_which(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < PACKED; i++) {
         char head[16] = {0}, path[16];
         struct flw_output output;
@@ -196,7 +191,6 @@ static void a_build_without_the_library_says_which(void **state)
 /* 96 MB of comments, in twelve archives. */
 static void an_archive_that_unpacks_to_far_too_much_is_refused(void **state)
 {
-    (void)state;
     static const char head[] = "#fallow-trace 1\ndevice 0\nfields none\n";
     size_t count = 8u << 20;
     char *text = malloc(count);
@@ -226,7 +220,6 @@ static void an_archive_that_unpacks_to_far_too_much_is_refused(void **state)
 /* A pickle of several windows with items across each boundary. */
 static void a_long_file_is_read_the_same_plain_and_packed(void **state)
 {
-    (void)state;
     char *snapshot = NULL;
     size_t bytes;
     FILE *file = open_memstream(&snapshot, &bytes);
@@ -258,7 +251,6 @@ static void a_long_file_is_read_the_same_plain_and_packed(void **state)
 
 static void a_cut_archive_of_a_trace_file_is_read_up_to_there(void **state)
 {
-    (void)state;
     struct flw_trace *whole = random_trace(11, 60000), *trace;
     size_t count;
     char *bytes = write_file(whole, "ftrace", &count);
@@ -290,7 +282,6 @@ static void a_cut_archive_of_a_trace_file_is_read_up_to_there(void **state)
 /* An archive of stored bytes with a wrong checksum: the unpacked bytes are read before the error is found. */
 static void a_damaged_archive_is_blamed_for_what_made_no_sense(void **state)
 {
-    (void)state;
     static const char text[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\nA x\n";
     uint8_t bytes[128] = {0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 1};
     size_t count = sizeof(text) - 1;
@@ -308,7 +299,6 @@ static void a_damaged_archive_is_blamed_for_what_made_no_sense(void **state)
 
 static void what_cannot_be_read_is_an_error_that_names_it(void **state)
 {
-    (void)state;
     char name[260];
     struct flw_trace *trace;
     assert_int_equal(mkdir("sub", 0700), 0);
@@ -358,7 +348,6 @@ static void expect_readers(const char *path, uid_t owner, gid_t group, mode_t mo
 
 static void a_written_file_is_complete_and_replaces_the_old_one(void **state)
 {
-    (void)state;
     struct flw_trace *trace;
     struct stat status;
     write_bytes("out", "old", 3);
@@ -377,7 +366,6 @@ static void a_written_file_is_complete_and_replaces_the_old_one(void **state)
  * group. */
 static void a_replaced_file_keeps_its_owner_and_its_group(void **state)
 {
-    (void)state;
     write_bytes("theirs", "old", 3);
     if (geteuid() != 0 || chown("theirs", 4321, 4322) != 0) {
         skip();
@@ -400,7 +388,6 @@ static void a_replaced_file_keeps_its_owner_and_its_group(void **state)
 /* /dev/full rejects all bytes; a limit on file sizes simulates a full disk. */
 static void where_nothing_can_be_written_there_is_an_error_and_no_file(void **state)
 {
-    (void)state;
     size_t before = count_files();
     struct rlimit old;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
@@ -436,7 +423,6 @@ static void where_nothing_can_be_written_there_is_an_error_and_no_file(void **st
 
 static void nothing_written_is_empty_and_what_is_abandoned_nothing(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         enum flw_codec_kind kind;
@@ -493,7 +479,6 @@ static void write_without_end(const char *path, int report)
 
 static void a_killed_writer_loses_only_what_it_had_not_flushed(void **state)
 {
-    (void)state;
     int pipe_ends[2];
     uint64_t safe_count = 0;
     struct flw_trace *trace;

@@ -70,7 +70,6 @@ static struct flw_trace *read_profile(const char *text)
 
 static void a_profile_is_this_trace(void **state)
 {
-    (void)state;
     static const struct {
         const char *profile, *text;
     } rows[] = {
@@ -149,7 +148,6 @@ static void a_profile_is_this_trace(void **state)
 
 static void devices_of_a_profile_are_told_apart(void **state)
 {
-    (void)state;
     char *json = make_profile("memory|1|0|4096|512|512|512\nmemory|2|3|4096|1024|1024|2048\n");
     for (int device = 0; device < 2; device++) {
         struct flw_trace *trace = read_device(json, strlen(json), device);
@@ -177,7 +175,6 @@ static uint32_t count_frames(const struct flw_trace *trace, const char *name, in
 /* Deep stacks lose their outermost frames; a call stack beyond the kept text ends with a complete frame. */
 static void stacks_of_a_profile_have_an_end(void **state)
 {
-    (void)state;
     char *deep = malloc(64 * 1500), *at = deep;
     assert_non_null(deep);
     for (int i = 0; i < 1500; i++) {
@@ -203,7 +200,6 @@ static void stacks_of_a_profile_have_an_end(void **state)
 
 static void deep_and_long_values_cost_no_memory(void **state)
 {
-    (void)state;
     size_t count = 3u << 20;
     char *text = malloc(count + sizeof GOOD + 8);
     assert_non_null(text);
@@ -225,7 +221,6 @@ static void deep_and_long_values_cost_no_memory(void **state)
 /* Unknown values are not printed. */
 static void an_out_of_memory_says_what_was_free(void **state)
 {
-    (void)state;
     struct flw_trace *trace = read_text("#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                         "O 0 5 0 free=12345\nO 0 6 0\n");
     size_t count;
@@ -252,7 +247,6 @@ static const char clocks[] = "#fallow-trace 1\ndevice 0\nstream 0\nstream 560375
 
 static void a_log_is_this_trace(void **state)
 {
-    (void)state;
     static const struct {
         const char *log, *text;
     } rows[] = {
@@ -287,7 +281,6 @@ static void a_log_is_this_trace(void **state)
 
 static void a_log_is_written_and_read_back(void **state)
 {
-    (void)state;
     static const char log[] = RMM "0,00:00:00.000000,allocate,0x100,64,0\n"
                                   "0,00:00:00.000000,allocate,0x200,100,0x5581ab\n"
                                   "0,00:00:00.000001,free,0x200,100,0x5581ab\n"
@@ -321,7 +314,6 @@ static void a_log_is_written_and_read_back(void **state)
 
 static void a_bad_file_is_named_with_its_place_and_reason(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *wanted;
     } rows[] = {

@@ -65,7 +65,6 @@ static const char small[] = "#fallow-trace 1\ndevice 2\nstream 0\nstream 77\n"
 
 static void numbers_survive_as_bytes(void **state)
 {
-    (void)state;
     for (unsigned shift = 0; shift < 64; shift++) {
         for (int64_t near = -1; near <= 1; near++) {
             unsigned char bytes[3 * FLW_WIRE_VARINT_BYTES];
@@ -112,7 +111,6 @@ static void any_trace_comes_back_the_same(void **state)
 /* As written by a program that did not support this line of a text. */
 static void a_note_of_when_it_began_is_when_it_began(void **state)
 {
-    (void)state;
     struct flw_trace *trace = read_text(small);
     uint64_t begin_ns = trace->begin_ns;
     trace->begin_ns = 0;
@@ -140,7 +138,6 @@ static void assert_begins(const struct flw_trace *part, const struct flw_trace *
 
 static void a_file_cut_anywhere_is_read_up_to_there(void **state)
 {
-    (void)state;
     struct flw_trace *whole = read_text(small);
     for (int codec = 0; codec < FLW_RECORD_CODEC_COUNT; codec++) {
         struct bytes bytes = print_file(whole, (enum flw_record_codec)codec);
@@ -165,7 +162,6 @@ static void a_file_cut_anywhere_is_read_up_to_there(void **state)
 
 static void every_changed_bit_is_seen(void **state)
 {
-    (void)state;
     struct flw_trace *whole = read_text(small);
     for (int codec = 0; codec < FLW_RECORD_CODEC_COUNT; codec++) {
         struct bytes bytes = print_file(whole, (enum flw_record_codec)codec);
@@ -258,7 +254,6 @@ static void add_chunk(struct piece *piece, struct flw_frame_chunk frame, const v
 
 static void another_major_version_is_refused_and_a_minor_one_read(void **state)
 {
-    (void)state;
     struct piece piece;
     add_header(&piece, 2, 0, 1, 1000000000);
     assert_null(read_bytes(piece.bytes, piece.count));
@@ -275,7 +270,6 @@ static void another_major_version_is_refused_and_a_minor_one_read(void **state)
 
 static void unknown_chunks_records_and_entries_are_passed_over(void **state)
 {
-    (void)state;
     static const unsigned char dictionary[] = {9, 3, 1, 2, 3, 1, 2, 0, 5};
     static const unsigned char events[] = {
         0x0F,        200, 1,  6, 2, 0xAA, 0xBB, /* long record 200, step 6, two bytes */
@@ -302,7 +296,6 @@ static void unknown_chunks_records_and_entries_are_passed_over(void **state)
 
 static void ticks_become_nanoseconds(void **state)
 {
-    (void)state;
     static const unsigned char marks[] = {0x0F, 25, 3, 1, 0, 0x0F, 25, 7, 1, 0};
     struct flw_frame_chunk frame = {.type = FLW_FTRACE_EVENTS,
                                     .codec = 1,
@@ -327,7 +320,6 @@ static void ticks_become_nanoseconds(void **state)
 /* Whole chunks with records that cannot follow the previous ones. */
 static void what_makes_no_sense_ends_the_trace_there(void **state)
 {
-    (void)state;
 #define CHUNK(bytes, count, type)             \
     {                                         \
         bytes, sizeof(bytes) - 1, count, type \
@@ -432,7 +424,6 @@ static void what_makes_no_sense_ends_the_trace_there(void **state)
 
 static void a_file_without_stacks_is_of_the_version_before_them(void **state)
 {
-    (void)state;
     static const char plain[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\nA 0 0 8 0\n";
     static const char made_before[] = /* by the version before */
         "FALLOWTR\1\0\0\0\x40\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -453,7 +444,6 @@ static void a_file_without_stacks_is_of_the_version_before_them(void **state)
 
 static void what_was_flushed_can_be_read_while_writing_goes_on(void **state)
 {
-    (void)state;
     struct flw_ftrace_settings settings = {.has_times = true, .device = 2, .step_ns = 1000};
     struct bytes bytes = {NULL, 0}, text = {NULL, 0};
     FILE *file = open_memstream(&bytes.at, &bytes.count);
@@ -536,7 +526,6 @@ static size_t count_kept(const struct flw_trace *trace)
 
 static void lost_stacks_take_no_event_away(void **state)
 {
-    (void)state;
     struct bytes bytes = print_many_stacks();
     size_t kept_before = MANY;
     for (size_t skip = 0; skip < 5;

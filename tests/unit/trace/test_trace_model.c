@@ -10,7 +10,6 @@
 
 static void arrays_grow_with_zeros_or_stay_as_they_were(void **state)
 {
-    (void)state;
     uint64_t *array = NULL;
     size_t room = 0;
     for (size_t i = 0; i < 1000000; i++) { /* 8 MB: well into mappings */
@@ -41,7 +40,6 @@ static void arrays_grow_with_zeros_or_stay_as_they_were(void **state)
 
 static void stacks_and_frames_are_kept_once(void **state)
 {
-    (void)state;
     struct flw_stacks stacks = {0};
     uint32_t frames[300], one, again, none;
     assert_true(flw_stacks_are_valid(&stacks));
@@ -96,7 +94,6 @@ static void expect_rows(const char *steps, const char *wanted, uint32_t wanted_c
 
 static void in_a_row_phases_lie_within_one_another(void **state)
 {
-    (void)state;
     expect_rows("", "", 0);
     expect_rows("(a(b)b(c(d)d)c)a(e)e", "0000000000", 1);
     expect_rows("(a(b)a)b(c)c", "010100", 2);
@@ -119,7 +116,6 @@ static void in_a_row_phases_lie_within_one_another(void **state)
 
 static void totals_are_of_what_is_live_and_held(void **state)
 {
-    (void)state;
     static const struct {
         const char *records;
         uint64_t requested, held_first, held_most, calls;
@@ -154,7 +150,6 @@ static void totals_are_of_what_is_live_and_held(void **state)
 
 static void what_was_tampered_with_is_not_valid(void **state)
 {
-    (void)state;
     static const char text[] = HEAD
         "P 0 0 512 0 @4096 pool=3\nK 0 \"on\"\nB 0 \"step\"\nA 0 1 777 0 @20000\nU 0 1 0\nF 0 1 0\nC 0 1 0\n";
     struct flw_trace *trace = read_text(text);

@@ -77,7 +77,6 @@ static void expect_rows(const struct row *rows, size_t count)
 
 static void blocks_are_followed_through_heap_and_events(void **state)
 {
-    (void)state;
     static const struct row rows[] = {
         /* freed but never allocated: there at the start */
         {"segment 16M 20M large\nblock 16M 1M inactive\n"
@@ -127,7 +126,6 @@ static void blocks_are_followed_through_heap_and_events(void **state)
 
 static void segments_of_the_start_are_those_of_the_end_with_events_undone(void **state)
 {
-    (void)state;
     static const struct row rows[] = {
         {"segment 16M 2M small\n"
          "segment 64M 20M large\n" /* mapped during the recording */
@@ -154,7 +152,6 @@ static void segments_of_the_start_are_those_of_the_end_with_events_undone(void *
 
 static void pools_are_numbered_in_the_order_of_their_pairs(void **state)
 {
-    (void)state;
 #define POOLED(address, id)                                   \
     "segment " address " 1M small segment_pool_id (" id ")\n" \
     "block " address " 1M active_allocated\n"
@@ -195,7 +192,6 @@ static void pools_are_numbered_in_the_order_of_their_pairs(void **state)
 
 static void records_have_the_frames_that_they_say(void **state)
 {
-    (void)state;
     static const struct row rows[] = {
         {"alloc 16M 1M frames @leaf;main\nfree_requested 16M 1M frames @drop;main\n"
          "free_completed 16M 1M\nalloc 16M 1M frames @other;main\nalloc 17M 1M frames @leaf;main\n"
@@ -272,7 +268,6 @@ static void expect_shape(const struct flw_trace *trace, const char *wanted)
 
 static void phases_lie_where_their_times_say(void **state)
 {
-    (void)state;
     static const struct {
         const char *snapshot, *shape, *note;
     } rows[] = {
@@ -319,7 +314,6 @@ static void phases_lie_where_their_times_say(void **state)
 static void names_of_phases_are_made_printable_and_short(void **state)
 {
     char text[2048], longer[1200];
-    (void)state;
     memset(longer, 'z', sizeof longer);
     memcpy(longer + 999, "\xc3\xa9", 2); /* a character that the cut would halve */
     longer[sizeof longer - 1] = '\0';
@@ -338,7 +332,6 @@ static void names_of_phases_are_made_printable_and_short(void **state)
 /* Device 0 has a segment and no event, device 1 two events, device 2 one. */
 static void devices_are_never_merged(void **state)
 {
-    (void)state;
     static const char snapshot[] = "segment 16M 20M large\nblock 16M 1M active_allocated\ndevice\n"
                                    "device\nalloc 16M 11\nalloc 17M 11\ndevice\nalloc 16M 22\n";
     static const char *const records[] = {
@@ -365,7 +358,6 @@ static void devices_are_never_merged(void **state)
 
 static void every_free_that_is_lost_is_put_in_however_many(void **state)
 {
-    (void)state;
     enum {
         PLACES = 3,
         ROUNDS = 4000
@@ -395,7 +387,6 @@ static void every_free_that_is_lost_is_put_in_however_many(void **state)
 
 static void what_a_snapshot_cannot_say_is_written_otherwise(void **state)
 {
-    (void)state;
     static const char *const rows[][2] = {
         /* bytes of no character */
         {HEAD(
@@ -414,7 +405,6 @@ static void what_a_snapshot_cannot_say_is_written_otherwise(void **state)
 
 static void a_deep_stack_keeps_its_innermost_frames(void **state)
 {
-    (void)state;
     char *snapshot = NULL;
     size_t bytes;
     FILE *file = open_memstream(&snapshot, &bytes);
@@ -440,7 +430,6 @@ static void a_deep_stack_keeps_its_innermost_frames(void **state)
 
 static void bad_snapshots_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *snapshot, *wanted;
     } rows[] = {
@@ -469,7 +458,6 @@ static void bad_snapshots_are_refused(void **state)
 
 static void bytes_behind_the_pickle_are_said(void **state)
 {
-    (void)state;
     struct writer w = write_snapshot(4, "segment 1M 1M large\n");
     put_bytes(&w, "rest", 4);
     expect_text(import(w),
@@ -479,7 +467,6 @@ static void bytes_behind_the_pickle_are_said(void **state)
 /* A list of n segments that are one object, with a list of n blocks that are one object. */
 static void shared_lists_cannot_make_the_walk_long(void **state)
 {
-    (void)state;
     char *snapshot = NULL;
     size_t bytes;
     FILE *file = open_memstream(&snapshot, &bytes);

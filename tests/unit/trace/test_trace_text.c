@@ -38,7 +38,6 @@ static const char stacked[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields addre
 
 static void every_record_is_read(void **state)
 {
-    (void)state;
     struct flw_trace *trace = read_text(everything);
     assert_int_equal(trace->device, 3);
     assert_int_equal(trace->event_count, 11);
@@ -61,7 +60,6 @@ static void every_record_is_read(void **state)
 
 static void details_and_contexts_stand_beside_the_events(void **state)
 {
-    (void)state;
     struct flw_trace *trace = read_text(rare);
     struct flw_trace_walk walk = {0};
     assert_int_equal(trace->event_count, 18);
@@ -84,7 +82,6 @@ static void details_and_contexts_stand_beside_the_events(void **state)
 
 static void text_read_and_printed_is_the_same_text(void **state)
 {
-    (void)state;
     static const char *const texts[] = {
         everything,
         rare,
@@ -120,7 +117,6 @@ static void check_every_change(const char *whole, size_t bytes)
 
 static void no_two_texts_are_one_trace(void **state)
 {
-    (void)state;
     check_every_change(everything, sizeof(everything));
     check_every_change(rare, sizeof(rare));
     check_every_change(stacked, sizeof(stacked));
@@ -128,7 +124,6 @@ static void no_two_texts_are_one_trace(void **state)
 
 static void a_frame_is_what_its_line_says(void **state)
 {
-    (void)state;
     struct flw_trace *trace = read_text(stacked);
     const struct flw_stacks *stacks = &trace->stacks;
     uint32_t frame = 0;
@@ -160,7 +155,6 @@ static void a_frame_is_what_its_line_says(void **state)
 /* Of the longest texts, and the deepest. */
 static void the_longest_lines_are_read_and_longer_ones_refused(void **state)
 {
-    (void)state;
     for (int over = 0; over < 4; over++) {
         char *text = NULL;
         size_t bytes, depth = FLW_STACK_DEPTH_MOST + (over == 1);
@@ -193,7 +187,6 @@ static void the_longest_lines_are_read_and_longer_ones_refused(void **state)
 
 static void a_truncated_text_is_refused_or_a_shorter_trace(void **state)
 {
-    (void)state;
     for (size_t i = 0; i + 1 < sizeof(everything); i++) {
         struct flw_trace *trace = read_bytes(everything, i);
         if (trace != NULL) {
@@ -209,7 +202,6 @@ static void a_truncated_text_is_refused_or_a_shorter_trace(void **state)
 
 static void a_wrong_line_is_named_with_its_place(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         const char *wanted;
@@ -312,7 +304,6 @@ static void a_wrong_line_is_named_with_its_place(void **state)
 
 static void another_device_than_the_recorded_is_refused(void **state)
 {
-    (void)state;
     flw_trace_destroy(read_device(everything, strlen(everything), 3));
     assert_null(read_device(everything, strlen(everything), 0));
     flw_test_expect_in(message, "has no device 0, only 3");
