@@ -46,41 +46,53 @@ void flw_chrome_print_names(struct flw_json_writer *out, const char *process, co
     }
 }
 
+enum total {
+    REQUESTED, /* until the user's free */
+    ALLOCATED, /* until the block may be reused */
+    RESERVED,
+    TOTAL_COUNT
+};
+
 struct writer {
     const struct flw_trace *trace;
     struct flw_json_writer out;
-    uint64_t requested_bytes; /* until the user's free */
-    uint64_t allocated_bytes; /* until the block may be reused */
-    uint64_t reserved_bytes;
-    bool has_done;        /* the trace has both */
+    uint64_t totals[TOTAL_COUNT];
+    bool has_done;        /* the trace has FREE_DONE events */
     const uint32_t *rows; /* rows of the phases from the next one on */
 };
 
-static const char *const instants[] = {
-    [FLW_TRACE_SEGMENT_ALLOC] = "segment_alloc",
-    [FLW_TRACE_SEGMENT_FREE] = "segment_free",
-    [FLW_TRACE_SEGMENT_MAP] = "segment_map",
-    [FLW_TRACE_SEGMENT_UNMAP] = "segment_unmap",
-    [FLW_TRACE_USE] = "stream_use",
-    [FLW_TRACE_OOM] = "oom",
-    [FLW_TRACE_MARK] = "mark",
-    [FLW_TRACE_PHASE_BEGIN] = "phase",
-    [FLW_TRACE_PHASE_END] = "phase",
-    [FLW_TRACE_SYNC_DEVICE] = "sync_device",
-    [FLW_TRACE_SYNC_STREAM] = "sync_stream",
-    [FLW_TRACE_SYNC_EVENT] = "sync_event",
-    [FLW_TRACE_SYNC_WAIT] = "stream_wait",
-    [FLW_TRACE_POOL_BEGIN] = "pool_begin",
-    [FLW_TRACE_POOL_END] = "pool_end",
-    [FLW_TRACE_EMPTY_CACHE] = "empty_cache",
-    [FLW_TRACE_CONFIG] = "config",
-    [FLW_TRACE_DROP] = "missing_events",
+/* The name of each op's instant, and its effect on each total. */
+static const struct kind {
+    const char *name;
+    signed char signs[TOTAL_COUNT];
+} kinds[] = {
+    [FLW_TRACE_ALLOC] = {"[memory]", {1, 1, 0}},
+    [FLW_TRACE_FREE] = {"[memory]", {-1, 0, 0}},
+    [FLW_TRACE_FREE_DONE] = {NULL, {0, -1, 0}},
+    [FLW_TRACE_SEGMENT_ALLOC] = {"segment_alloc", {0, 0, 1}},
+    [FLW_TRACE_SEGMENT_FREE] = {"segment_free", {0, 0, -1}},
+    [FLW_TRACE_SEGMENT_MAP] = {"segment_map", {0, 0, 1}},
+    [FLW_TRACE_SEGMENT_UNMAP] = {"segment_unmap", {0, 0, -1}},
+    [FLW_TRACE_USE] = {"stream_use", {0}},
+    [FLW_TRACE_OOM] = {"oom", {0}},
+    [FLW_TRACE_MARK] = {"mark", {0}},
+    [FLW_TRACE_PHASE_BEGIN] = {NULL, {0}},
+    [FLW_TRACE_PHASE_END] = {NULL, {0}},
+    [FLW_TRACE_SYNC_DEVICE] = {"sync_device", {0}},
+    [FLW_TRACE_SYNC_STREAM] = {"sync_stream", {0}},
+    [FLW_TRACE_SYNC_EVENT] = {"sync_event", {0}},
+    [FLW_TRACE_SYNC_WAIT] = {"stream_wait", {0}},
+    [FLW_TRACE_POOL_BEGIN] = {"pool_begin", {0}},
+    [FLW_TRACE_POOL_END] = {"pool_end", {0}},
+    [FLW_TRACE_EMPTY_CACHE] = {"empty_cache", {0}},
+    [FLW_TRACE_CONFIG] = {"config", {0}},
+    [FLW_TRACE_DROP] = {"missing_events", {0}},
 };
-_Static_assert(sizeof(instants) / sizeof(instants[0]) == FLW_TRACE_OP_COUNT, "a word each");
+_Static_assert(sizeof(kinds) / sizeof(kinds[0]) == FLW_TRACE_OP_COUNT, "a kind each");
 
 /* Begin an event and leave the arguments open. */
-static struct flw_json_writer *begin_event_of(struct writer *w, const char *phase, const char *name,
-                                              uint64_t time_ns, uint64_t row)
+static struct flw_json_writer *begin_event(struct writer *w, const char *phase, const char *name,
+                                           uint64_t time_ns, uint64_t row)
 {
     struct flw_json_writer *out = &w->out;
     out->line = "";
@@ -97,23 +109,13 @@ static struct flw_json_writer *begin_event_of(struct writer *w, const char *phas
     return out;
 }
 
-static struct flw_json_writer *begin_event(struct writer *w, const char *phase, const char *name,
-                                           uint64_t time_ns)
-{
-    return begin_event_of(w, phase, name, time_ns, 0);
-}
-
 static void end_event(struct writer *w)
 {
     flw_json_end(&w->out, '}');
     flw_json_end(&w->out, '}');
 }
 
-static void print_counter(struct writer *w, const char *name, uint64_t time_ns, uint64_t bytes)
-{
-    flw_json_number(begin_event(w, "C", name, time_ns), "bytes", bytes);
-    end_event(w);
-}
+/* ---- instants ---- */
 
 static void print_name(FILE *file, const char *name)
 {
@@ -147,38 +149,37 @@ static void print_stack(struct writer *w, uint32_t stack)
     putc('"', file);
 }
 
-static void print_memory(struct writer *w, const struct flw_trace_event *event)
+static void put_memory(struct writer *w, const struct flw_trace_event *event)
 {
     const struct flw_trace *trace = w->trace;
     uint32_t stack = flw_trace_stack(trace, trace->initial_count + (size_t)(event - trace->events));
-    struct flw_json_writer *out = begin_event(w, "i", "[memory]", event->time_ns);
+    struct flw_json_writer *out = &w->out;
     bool has_address = trace->has_addresses && event->address != 0;
     FLW_JSON_NUMBERS(out, {"Device Type", 1}, {"Device Id", (uint64_t)trace->device},
                      {"Addr", has_address ? event->address : (uint64_t)event->block + 1});
     flw_json_key(out, "Bytes");
     fprintf(out->file, "%s%" PRIu64, event->op == FLW_TRACE_FREE ? "-" : "", event->size_bytes);
-    flw_json_number(out, "Total Allocated", w->requested_bytes);
+    flw_json_number(out, "Total Allocated", w->totals[REQUESTED]);
     if (trace->has_segments) {
-        flw_json_number(out, "Total Reserved", w->reserved_bytes);
+        flw_json_number(out, "Total Reserved", w->totals[RESERVED]);
     }
     if (stack != 0) {
         print_stack(w, stack);
     }
-    end_event(w);
 }
 
-static void print_known(struct flw_json_writer *out, const char *key, uint64_t bytes)
+static void put_known(struct flw_json_writer *out, const char *key, uint64_t bytes)
 {
     if (bytes != FLW_TRACE_UNKNOWN) {
         flw_json_number(out, key, bytes);
     }
 }
 
-/* Print an instant; an out-of-memory has the free bytes unless unknown. */
-static void print_instant(struct writer *w, const struct flw_trace_event *event,
-                          const struct flw_trace_detail *detail)
+/* Put the bytes and the stream; an out-of-memory has the free bytes unless unknown. */
+static void put_place(struct writer *w, const struct flw_trace_event *event,
+                      const struct flw_trace_detail *detail)
 {
-    struct flw_json_writer *out = begin_event(w, "i", instants[event->op], event->time_ns);
+    struct flw_json_writer *out = &w->out;
     FLW_JSON_NUMBERS(out, {"bytes", event->size_bytes},
                      {"stream", w->trace->streams[event->stream]});
     if (event->address != 0) {
@@ -187,98 +188,74 @@ static void print_instant(struct writer *w, const struct flw_trace_event *event,
         flw_json_text(out, "address", address);
     }
     if (event->op == FLW_TRACE_OOM && detail != NULL) {
-        print_known(out, "device_free", detail->free_bytes);
-        print_known(out, "largest_free", detail->largest_bytes);
+        put_known(out, "device_free", detail->free_bytes);
+        put_known(out, "largest_free", detail->largest_bytes);
     }
-    end_event(w);
 }
 
-static void print_named(struct writer *w, const struct flw_trace_event *event,
-                        const struct flw_trace_detail *detail)
+static void print_instant(struct writer *w, const struct flw_trace_event *event,
+                          const struct flw_trace_detail *detail)
 {
     const char *name = flw_trace_name(w->trace, detail);
-    struct flw_json_writer *out = begin_event(w, "i", instants[event->op], event->time_ns);
-    if (name != NULL) {
+    struct flw_json_writer *out = begin_event(w, "i", kinds[event->op].name, event->time_ns, 0);
+    if (event->op == FLW_TRACE_ALLOC || event->op == FLW_TRACE_FREE) {
+        put_memory(w, event);
+    } else if (flw_trace_op_has_stream(event->op)) {
+        put_place(w, event, detail);
+    } else if (name != NULL) {
         flw_json_text(out, "name", name);
-    }
-    if (event->op == FLW_TRACE_DROP) {
+    } else if (event->op == FLW_TRACE_DROP) {
         flw_json_number(out, "events", detail->lost_count);
     }
     end_event(w);
 }
 
-static void print_phase(struct writer *w, const struct flw_trace_event *event,
-                        const struct flw_trace_detail *detail)
+/* ---- events ---- */
+
+static void print_counter(struct writer *w, const char *name, uint64_t time_ns, uint64_t bytes)
 {
-    uint32_t row = *w->rows++;
-    if (row != FLW_PHASES_NO_ROW) {
-        begin_event_of(w, event->op == FLW_TRACE_PHASE_BEGIN ? "B" : "E",
-                       flw_trace_name(w->trace, detail), event->time_ns, row);
-        end_event(w);
-    }
+    flw_json_number(begin_event(w, "C", name, time_ns, 0), "bytes", bytes);
+    end_event(w);
 }
 
 static void print_live(struct writer *w, uint64_t time_ns)
 {
-    print_counter(w, "requested", time_ns, w->requested_bytes);
-    if (w->has_done) {
-        print_counter(w, "allocated", time_ns, w->allocated_bytes);
-    } else {
-        print_counter(w, "allocated", time_ns, w->requested_bytes);
-    }
+    print_counter(w, "requested", time_ns, w->totals[REQUESTED]);
+    print_counter(w, "allocated", time_ns, w->totals[w->has_done ? ALLOCATED : REQUESTED]);
 }
 
 static void print_reserved(struct writer *w, uint64_t time_ns)
 {
     if (w->trace->has_segments) {
-        print_counter(w, "reserved", time_ns, w->reserved_bytes);
+        print_counter(w, "reserved", time_ns, w->totals[RESERVED]);
     }
 }
 
 static void print_event(struct writer *w, const struct flw_trace_event *event,
                         const struct flw_trace_detail *detail)
 {
-    switch (event->op) {
-    case FLW_TRACE_ALLOC:
-        w->requested_bytes += event->size_bytes;
-        w->allocated_bytes += event->size_bytes;
-        print_memory(w, event);
-        print_live(w, event->time_ns);
-        break;
-    case FLW_TRACE_FREE:
-        w->requested_bytes -= event->size_bytes;
-        print_memory(w, event);
-        print_live(w, event->time_ns);
-        break;
-    case FLW_TRACE_FREE_DONE:
-        w->allocated_bytes -= event->size_bytes;
-        print_live(w, event->time_ns);
-        break;
-    case FLW_TRACE_SEGMENT_ALLOC:
-    case FLW_TRACE_SEGMENT_MAP:
-        w->reserved_bytes += event->size_bytes;
-        print_instant(w, event, detail);
-        print_reserved(w, event->time_ns);
-        break;
-    case FLW_TRACE_SEGMENT_FREE:
-    case FLW_TRACE_SEGMENT_UNMAP:
+    const struct kind *kind = &kinds[event->op];
+    bool is_begin = event->op == FLW_TRACE_PHASE_BEGIN;
+    for (int i = 0; i < TOTAL_COUNT; i++) {
+        uint64_t *total = &w->totals[i], bytes = event->size_bytes;
         /* A recording without the beginning may release more than was taken. */
-        w->reserved_bytes -=
-            event->size_bytes < w->reserved_bytes ? event->size_bytes : w->reserved_bytes;
-        print_instant(w, event, detail);
-        print_reserved(w, event->time_ns);
-        break;
-    case FLW_TRACE_PHASE_BEGIN:
-    case FLW_TRACE_PHASE_END:
-        print_phase(w, event, detail);
-        break;
-    default:
-        if (flw_trace_op_has_stream(event->op)) {
-            print_instant(w, event, detail);
-        } else {
-            print_named(w, event, detail);
+        uint64_t less = i == RESERVED && bytes > *total ? *total : bytes;
+        *total += kind->signs[i] > 0 ? bytes : kind->signs[i] < 0 ? -less : 0;
+    }
+    if (is_begin || event->op == FLW_TRACE_PHASE_END) {
+        uint32_t row = *w->rows++;
+        if (row != FLW_PHASES_NO_ROW) {
+            const char *name = flw_trace_name(w->trace, detail);
+            begin_event(w, is_begin ? "B" : "E", name, event->time_ns, row);
+            end_event(w);
         }
-        break;
+    } else if (kind->name != NULL) {
+        print_instant(w, event, detail);
+    }
+    if (event->op <= FLW_TRACE_FREE_DONE) {
+        print_live(w, event->time_ns);
+    } else if (kind->signs[RESERVED] != 0) {
+        print_reserved(w, event->time_ns);
     }
 }
 
@@ -286,10 +263,10 @@ static void begin_totals(struct writer *w)
 {
     const struct flw_trace *trace = w->trace;
     for (size_t i = 0; i < trace->initial_count; i++) {
-        w->requested_bytes += trace->blocks[i].size_bytes;
+        w->totals[REQUESTED] += trace->blocks[i].size_bytes;
     }
-    w->allocated_bytes = w->requested_bytes;
-    w->reserved_bytes = trace->recorded_initial_reserved_bytes;
+    w->totals[ALLOCATED] = w->totals[REQUESTED];
+    w->totals[RESERVED] = trace->recorded_initial_reserved_bytes;
     for (size_t i = 0; i < trace->event_count; i++) {
         w->has_done |= trace->events[i].op == FLW_TRACE_FREE_DONE;
     }
