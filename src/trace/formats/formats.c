@@ -7,7 +7,6 @@
 #include "trace/formats/chrome.h"
 #include "trace/formats/ftrace.h"
 #include "trace/formats/kineto.h"
-#include "trace/formats/mistaken.h"
 #include "trace/formats/pytorch.h"
 #include "trace/formats/rmm.h"
 #include "trace/formats/text.h"
@@ -57,42 +56,81 @@ bool flw_trace_write(const struct flw_trace *trace, const char *format, const ch
 
 /* ---- recognising ---- */
 
-static bool begins_with(struct flw_input *input, const char *prefix)
+#define SNAPSHOT                                                                       \
+    "give the pickle that _dump_snapshot() of torch.cuda.memory, torch.xpu.memory or " \
+    "torch_npu.npu.memory writes"
+#define TIMELINE                                                                        \
+    "what export_memory_timeline() writes, sums without blocks; give the profile that " \
+    "export_chrome_trace() writes"
+#define RMM_DEBUG_LOG \
+    "RMM's debug log; give the CSV that rmm.enable_logging() or logging_resource_adaptor writes"
+#define OOM_MESSAGE \
+    "the message of an out-of-memory; it does not tell who held the memory: " SNAPSHOT
+#define BEGINS(text) text, sizeof(text) - 1
+
+typedef bool (*reads)(struct flw_input *input, int device, struct flw_trace **out_trace);
+
+/* The kind of a file that begins with `begin` and contains both other texts in the first bytes. The first match counts. */
+static const struct kind {
+    const char *begin;
+    size_t begin_bytes;
+    reads read;                /* NULL: users mistake the file for a trace */
+    const char *message;       /* the kind, and the file to give instead */
+    const char *has, *has_too; /* NULL: no condition */
+} kinds[] = {
+    {BEGINS("\x80\x02\x8a\nl"), NULL,
+     "a file of torch.save(); it holds tensors and no history: " SNAPSHOT, NULL, NULL},
+    {BEGINS("\x80"), flw_pytorch_read, NULL, NULL, NULL},
+    {BEGINS(FLW_FTRACE_MAGIC), flw_ftrace_read, NULL, NULL, NULL},
+    {BEGINS(FLW_TEXT_MAGIC), flw_text_read, NULL, NULL, NULL},
+    {BEGINS(FLW_RMM_MAGIC), flw_rmm_read, NULL, NULL, NULL},
+    {BEGINS("version https://git-lfs"), NULL,
+     "a pointer of Git LFS, and not the file itself; git lfs pull fetches it", NULL, NULL},
+    {BEGINS("SQLite format 3"), NULL,
+     "an SQLite database, as Nsight Systems exports; it holds no allocations of PyTorch: " SNAPSHOT,
+     NULL, NULL},
+    {BEGINS("memray"), NULL, "memray's recording of host memory; for device memory " SNAPSHOT, NULL,
+     NULL},
+    {BEGINS("PK\x03\x04"), NULL,
+     "an archive, as torch.save() writes; it holds tensors and no history: " SNAPSHOT, NULL, NULL},
+    {BEGINS("["), NULL, RMM_DEBUG_LOG, "RMM LOG BEGIN", NULL},
+    {BEGINS("[ "), NULL, RMM_DEBUG_LOG, "][info", NULL},
+    {BEGINS("[[1"), NULL, TIMELINE, NULL, NULL}, /* times since 1970 */
+    {BEGINS("[[-1"), NULL, TIMELINE, NULL,
+     NULL}, /* the raw form: memory from before the recording */
+    {BEGINS("["), NULL, "memory_snapshot() as JSON; " SNAPSHOT, "\"total_size\"",
+     "\"segment_type\""},
+    {BEGINS("{"), NULL, "a snapshot as JSON; " SNAPSHOT, "\"total_size\"", "\"device_traces\""},
+    {BEGINS("{\"fallow_rank\":"), NULL,
+     "no trace but records of traces, which fallow report --json-lines wrote; fallow report merge "
+     "reads them",
+     NULL, NULL},
+    {BEGINS("["), flw_kineto_read, NULL, NULL, NULL},
+    {BEGINS("{"), flw_kineto_read, NULL, NULL, NULL},
+    {BEGINS("<"), NULL, "the page of MemoryViz; " SNAPSHOT, "MemoryViz", NULL},
+    {BEGINS("<"), NULL, TIMELINE, "Memory Timeline", NULL},
+    {BEGINS("<"), NULL, "a page or another XML document; " SNAPSHOT, NULL, NULL},
+    {BEGINS(""), NULL, OOM_MESSAGE, "out of memory. Tried to allocate", NULL},
+    {BEGINS(""), NULL, OOM_MESSAGE, "OutOfMemoryError", NULL},
+};
+
+static bool begins_with(struct flw_input *input, const char *begin, size_t bytes)
 {
-    size_t count = strlen(prefix);
-    return flw_input_fill(input, count) && memcmp(input->at, prefix, count) == 0;
+    return flw_input_fill(input, bytes) && memcmp(input->at, begin, bytes) == 0;
 }
 
-/* True for a pickle. torch.save() writes another kind, which has no history. */
-static bool is_pytorch(struct flw_input *input)
+static bool has(struct flw_input *input, const char *text)
 {
-    return begins_with(input, "\x80") && !begins_with(input, "\x80\x02\x8a\nl");
-}
-
-static bool is_ftrace(struct flw_input *input)
-{
-    return begins_with(input, FLW_FTRACE_MAGIC);
-}
-
-static bool is_text(struct flw_input *input)
-{
-    return begins_with(input, FLW_TEXT_MAGIC);
-}
-
-/* True, after writing a message, if the file is a known kind that is no trace. */
-static bool is_mistaken(struct flw_input *input)
-{
-    const char *message = flw_mistaken_tell(input);
-    if (message != NULL) {
-        flw_input_fail(input, 0, "%s", message);
+    if (text == NULL) {
+        return true;
     }
-    return message != NULL;
+    flw_input_fill(input, FLW_INPUT_FILL_BYTES);
+    return memmem(input->at, (size_t)(input->end - input->at), text, strlen(text)) != NULL;
 }
 
-/* True for JSON, possibly after space. */
-static bool is_json(struct flw_input *input)
+/* True for JSON after space. */
+static bool is_json(const struct flw_input *input)
 {
-    flw_input_fill(input, FLW_INPUT_FILL_BYTES);
     const unsigned char *at = input->at;
     while (at < input->end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r')) {
         at++;
@@ -100,45 +138,29 @@ static bool is_json(struct flw_input *input)
     return at < input->end && (*at == '{' || *at == '[');
 }
 
-static bool is_rmm(struct flw_input *input)
-{
-    return begins_with(input, FLW_RMM_MAGIC);
-}
-
-/* ---- reading ---- */
-
-static bool read_nothing(struct flw_input *input, int device, struct flw_trace **out_trace)
-{
-    (void)input; /* is_mistaken wrote the message */
-    (void)device;
-    (void)out_trace;
-    return false;
-}
-
-/* Tried in this order. */
-static const struct {
-    bool (*recognise)(struct flw_input *input);
-    bool (*read)(struct flw_input *input, int device, struct flw_trace **out_trace);
-} readers[] = {
-    {is_pytorch, flw_pytorch_read}, {is_ftrace, flw_ftrace_read}, {is_text, flw_text_read},
-    {is_mistaken, read_nothing},    {is_json, flw_kineto_read},   {is_rmm, flw_rmm_read},
-};
-
 static bool read_any(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
     if (!flw_input_fill(input, 1)) {
         return flw_input_fail(input, 0, "the file is empty");
     }
-    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
-        if (readers[i].recognise(input)) {
-            return readers[i].read(input, device, out_trace);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const struct kind *kind = &kinds[i];
+        if (begins_with(input, kind->begin, kind->begin_bytes) && has(input, kind->has) &&
+            has(input, kind->has_too)) {
+            return kind->read != NULL ? kind->read(input, device, out_trace)
+                                      : flw_input_fail(input, 0, "%s", kind->message);
         }
     }
-    return flw_input_fail(input, 0,
-                          "neither a pickled PyTorch snapshot nor a fallow trace or its text, a "
-                          "profiler's JSON or an RMM log; tools/convert of Fallow's sources reads "
-                          "STAlloc, MiniMalloc and gtrace files");
+    return is_json(input)
+               ? flw_kineto_read(input, device, out_trace)
+               : flw_input_fail(
+                     input, 0,
+                     "neither a pickled PyTorch snapshot nor a fallow trace or its text, a "
+                     "profiler's JSON or an RMM log; tools/convert of Fallow's sources reads "
+                     "STAlloc, MiniMalloc and gtrace files");
 }
+
+/* ---- reading ---- */
 
 static bool read_input(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
