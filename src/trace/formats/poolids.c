@@ -25,53 +25,44 @@ static int compare_places(const void *a, const void *b)
     return (x->second > y->second) - (x->second < y->second);
 }
 
-/* Map each pool of a recording. */
+/* Mark the number of each pool of a recording as used, or replace each pool by its number. */
 static void map_pools(struct flw_history *history, struct flw_trace *trace, uint32_t *numbers,
-                      void (*map)(uint32_t *pool, uint32_t *numbers))
+                      bool marks)
 {
-    for (size_t i = 0; i < trace->context_count; i++) {
-        map(&trace->contexts[i].pool, numbers);
+    size_t context_end = trace->context_count, block_end = context_end + history->block_count;
+    for (size_t i = 0; i < block_end + trace->segment_count; i++) {
+        uint32_t *pool = i < context_end ? &trace->contexts[i].pool
+                         : i < block_end ? &history->blocks[i - context_end].pool
+                                         : &trace->segments[i - block_end].pool;
+        if (marks) {
+            numbers[*pool] = 1;
+        } else {
+            *pool = numbers[*pool];
+        }
     }
-    for (size_t i = 0; i < history->block_count; i++) {
-        map(&history->blocks[i].pool, numbers);
-    }
-    for (size_t i = 0; i < trace->segment_count; i++) {
-        map(&trace->segments[i].pool, numbers);
-    }
-}
-
-static void note_use(uint32_t *pool, uint32_t *numbers)
-{
-    numbers[*pool] = 1;
-}
-
-static void renumber(uint32_t *pool, uint32_t *numbers)
-{
-    *pool = numbers[*pool];
 }
 
 static bool number_pools(struct flw_history *history, struct flw_trace *trace,
                          const struct flw_intern *pairs)
 {
-    uint32_t *numbers = calloc(pairs->pair_count + 1, sizeof(*numbers));
+    uint32_t *numbers = calloc(pairs->pair_count + 1, sizeof(*numbers)), next = 0;
     struct place *places = calloc(pairs->pair_count + 1, sizeof(*places));
     bool has_memory = numbers != NULL && places != NULL;
     if (has_memory) {
         size_t count = 0;
-        map_pools(history, trace, numbers, note_use);
+        map_pools(history, trace, numbers, true);
         for (size_t i = 0; i < pairs->pair_count; i++) {
             if (numbers[i + 1] != 0) {
                 places[count++] = (struct place){pairs->pairs[i], i};
             }
         }
         qsort(places, count, sizeof(*places), compare_places);
-        uint32_t next = 0;
         numbers[0] = 0;
         for (size_t i = 0; i < count; i++) {
             bool is_common = places[i].pair.first == 0 && places[i].pair.second == 0;
             numbers[places[i].index + 1] = is_common ? 0 : ++next;
         }
-        map_pools(history, trace, numbers, renumber);
+        map_pools(history, trace, numbers, false);
     }
     free(numbers);
     free(places);
