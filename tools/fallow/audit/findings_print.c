@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/command.h"
 #include "common/figures.h"
 #include "trace/io/jsonwriter.h"
 
@@ -28,20 +29,10 @@ static uint64_t total_bytes(const struct flw_findings *findings)
     return bytes;
 }
 
-/* Return the next line of a script, or NULL. */
-static const char *next_line(const char **script, int *out_length)
-{
-    const char *line = *script;
-    size_t length = strcspn(line, "\n");
-    *script = line + length + (line[length] != '\0');
-    *out_length = (int)length;
-    return length > 0 ? line : NULL;
-}
-
 static void print_script(FILE *out, const char *script)
 {
     int length;
-    for (const char *line; (line = next_line(&script, &length)) != NULL;) {
+    for (const char *line; (line = flw_next_line(&script, &length)) != NULL;) {
         fprintf(out, "%54s%.*s\n", "line ", length, line);
     }
 }
@@ -232,7 +223,7 @@ static void print_json_site(struct flw_json_writer *out, struct flw_findings *fi
     }
     flw_json_end(out, ']');
     flw_json_begin(out, "script", '[');
-    for (const char *line; (line = next_line(&script, &length)) != NULL;) {
+    for (const char *line; (line = flw_next_line(&script, &length)) != NULL;) {
         flw_json_bytes(out, NULL, line, (size_t)length);
     }
     flw_json_end(out, ']');

@@ -209,6 +209,17 @@ bool flw_begins_with_any(const char *text, const char *const *beginnings)
     return *beginnings != NULL;
 }
 
+const char *flw_next_line(const char **text, int *out_length)
+{
+    const char *line = *text;
+    if (line == NULL || *line == '\0') {
+        return NULL;
+    }
+    *out_length = (int)strcspn(line, "\n");
+    *text += *out_length + (line[*out_length] == '\n');
+    return line;
+}
+
 bool flw_parse_byte(const char *text, const char **out_rest, unsigned *out)
 {
     char *end = NULL;

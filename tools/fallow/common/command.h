@@ -106,6 +106,9 @@ bool flw_is_one_of(const char *text, const char *const *names);
 /* True if the text begins with one of the beginnings, which end with NULL. */
 bool flw_begins_with_any(const char *text, const char *const *beginnings);
 
+/* Return the next line of a text, which may be NULL, and the line's length; NULL after the last line. */
+const char *flw_next_line(const char **text, int *out_length);
+
 /* Keep the dispositions of signals with which this program was started; restore them before an exec. */
 void flw_signals_keep(void);
 void flw_signals_restore(void);

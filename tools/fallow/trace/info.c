@@ -241,22 +241,11 @@ static const char *next_setting(const struct flw_trace *trace, size_t *at)
     return NULL;
 }
 
-/* Return the next line of the notes and its length, or NULL. */
-static const char *next_note(const char **notes, size_t *out_bytes)
-{
-    const char *line = *notes;
-    if (line == NULL || *line == '\0') {
-        return NULL;
-    }
-    *out_bytes = strcspn(line, "\n");
-    *notes += *out_bytes + (line[*out_bytes] == '\n');
-    return line;
-}
-
 static void put_texts(FILE *out, const struct flw_trace *trace)
 {
     const char *text, *notes = trace->notes;
-    size_t listed = 0, at = 0, bytes;
+    size_t listed = 0, at = 0;
+    int length;
     while ((text = next_setting(trace, &at)) != NULL) {
         if (listed++ < LISTED_MAX) {
             put(out, "setting", "%s\n", text);
@@ -265,9 +254,10 @@ static void put_texts(FILE *out, const struct flw_trace *trace)
     if (listed > LISTED_MAX) {
         put(out, "settings", "%s, of which the first are above\n", FLW_COUNT(listed));
     }
-    for (listed = 0; listed <= LISTED_MAX && (text = next_note(&notes, &bytes)) != NULL; listed++) {
-        put(out, "header", "%.*s\n", listed < LISTED_MAX ? (int)bytes : 3,
-            listed < LISTED_MAX ? text : "...");
+    listed = 0;
+    while (listed <= LISTED_MAX && (text = flw_next_line(&notes, &length)) != NULL) {
+        bool is_cut = listed++ == LISTED_MAX;
+        put(out, "header", "%.*s\n", is_cut ? 3 : length, is_cut ? "..." : text);
     }
 }
 
@@ -355,7 +345,8 @@ static void write_numbers(struct flw_json_writer *out, const struct facts *facts
 static void write_lists(struct flw_json_writer *out, const struct flw_trace *trace)
 {
     const char *text, *notes = trace->notes;
-    size_t at = 0, bytes;
+    size_t at = 0;
+    int length;
     flw_json_begin(out, "streams", '[');
     for (size_t i = 0; i < trace->stream_count; i++) {
         flw_json_number(out, NULL, trace->streams[i]);
@@ -367,8 +358,8 @@ static void write_lists(struct flw_json_writer *out, const struct flw_trace *tra
     }
     flw_json_end(out, ']');
     flw_json_begin(out, "header", '[');
-    while ((text = next_note(&notes, &bytes)) != NULL) {
-        flw_json_bytes(out, NULL, text, bytes);
+    while ((text = flw_next_line(&notes, &length)) != NULL) {
+        flw_json_bytes(out, NULL, text, (size_t)length);
     }
     flw_json_end(out, ']');
 }
