@@ -30,9 +30,6 @@ bool flw_settings_inherit(struct flw_settings_text *settings);
  * too long. */
 bool flw_settings_put(struct flw_settings_text *settings, const char *key, const char *value);
 
-/* True if the preload library accepts all settings; otherwise an error has been printed. */
-bool flw_settings_check(const struct flw_settings_text *settings);
-
 /* A `take` of options for a struct flw_settings_text: "KEY:VALUE". */
 bool flw_settings_take(void *member, const char *text);
 
