@@ -34,6 +34,7 @@
 
 #define DEVICES_MAX 1024
 
+#define NO_MEMORY "no memory to hold the trace"
 #define NO_THREAD UINT32_MAX
 
 /* Members of an event, then of its "args". */
@@ -107,9 +108,9 @@ struct import {
     char name[FLW_JSON_TEXT_BYTES]; /* of the present event */
 };
 
-static bool fail_memory(struct import *import)
+static bool check_memory(struct import *import, bool has_memory)
 {
-    return flw_input_fail(import->input, 0, "no memory to hold the trace");
+    return has_memory || flw_input_fail(import->input, 0, NO_MEMORY);
 }
 
 static bool fail_record(struct import *import, const struct record *record, enum key key,
@@ -151,34 +152,33 @@ static void note_number(struct import *import, struct record *record, enum key k
     record->states[key] = !is_read ? STATE_ODD : is_negative ? STATE_NEGATIVE : STATE_WHOLE;
 }
 
-/* Record a text. Returns false if memory runs out. */
-static bool note_text(struct import *import, struct record *record, enum key key)
+static void note_text(struct import *import, struct record *record, enum key key)
 {
     struct flw_json *json = &import->json;
-    const char *text = json->text;
+    struct flw_kineto_slice *slice = &record->slice;
+    if (key != KEY_PHASE && key != KEY_CATEGORY) {
+        flw_json_unescape(json);
+    }
     switch (key) {
     case KEY_NAME:
-        flw_json_unescape(json);
-        record->is_memory = strcmp(text, "[memory]") == 0;
-        memcpy(import->name, text, json->text_bytes + 1);
-        return true;
+        record->is_memory = strcmp(json->text, "[memory]") == 0;
+        memcpy(import->name, json->text, json->text_bytes + 1);
+        break;
     case KEY_PHASE:
-        record->is_complete = strcmp(text, "X") == 0;
-        return true;
+        record->is_complete = strcmp(json->text, "X") == 0;
+        break;
     case KEY_CATEGORY:
-        record->slice.is_python = strcmp(text, "python_function") == 0;
-        record->is_operator = strcmp(text, "cpu_op") == 0 || strcmp(text, "Operator") == 0;
-        return true;
+        slice->is_python = strcmp(json->text, "python_function") == 0;
+        record->is_operator =
+            strcmp(json->text, "cpu_op") == 0 || strcmp(json->text, "Operator") == 0;
+        break;
     case KEY_STACK:
-        flw_json_unescape(json);
-        return flw_kinetostacks_add_stack(&import->slices, json->text, json->is_cut,
-                                          &record->slice.stack);
-    case KEY_CALLER:
-        flw_json_unescape(json);
-        return flw_kinetostacks_add_place(&import->slices, json->text, &record->slice.caller_file,
-                                          &record->slice.caller_line);
-    default:
-        return true;
+        check_memory(import, flw_kinetostacks_add_stack(&import->slices, json->text, json->is_cut,
+                                                        &slice->stack));
+        break;
+    default: /* KEY_CALLER */
+        check_memory(import, flw_kinetostacks_add_place(&import->slices, json->text,
+                                                        &slice->caller_file, &slice->caller_line));
     }
 }
 
@@ -188,53 +188,41 @@ static bool is_number(enum key key)
 }
 
 /* Read the members of an event or, from KEY_DEVICE_TYPE on, of its "args", after the bracket. */
-static bool read_members(struct import *import, struct record *record, int first)
+static void read_members(struct import *import, struct record *record, int first)
 {
     struct flw_json *json = &import->json;
-    for (;;) {
-        enum flw_json_token token = flw_json_next(json);
+    for (enum flw_json_token token; (token = flw_json_next(json)) == FLW_JSON_KEY;) {
         int key = first, end = first + KEY_DEVICE_TYPE;
-        if (token != FLW_JSON_KEY) {
-            return token == FLW_JSON_OBJECT_END;
-        }
-        while (key < end && strcmp(json->text, keys[key]) != 0) {
+        while (key < end && (json->text[0] != keys[key][0] || strcmp(json->text, keys[key]) != 0)) {
             key++;
         }
         token = flw_json_next(json);
         if (key == KEY_ARGUMENTS && token == FLW_JSON_OBJECT) {
-            if (!read_members(import, record, KEY_DEVICE_TYPE)) {
-                return false;
-            }
+            read_members(import, record, KEY_DEVICE_TYPE);
             continue;
         }
         if (key < end && is_number((enum key)key)) {
             note_number(import, record, (enum key)key, token);
-        } else if (key < end && token == FLW_JSON_STRING &&
-                   !note_text(import, record, (enum key)key)) {
-            return fail_memory(import);
+        } else if (key < end && key != KEY_ARGUMENTS && token == FLW_JSON_STRING) {
+            note_text(import, record, (enum key)key);
         }
-        if (!flw_json_skip(json, token)) {
-            return false;
-        }
+        flw_json_skip(json, token);
     }
 }
 
-static bool check_number(struct import *import, const struct record *record, enum key key)
+static void check_number(struct import *import, const struct record *record, enum key key)
 {
-    switch (record->states[key]) {
-    case STATE_MISSING:
-        return fail_record(
-            import, record, key,
-            key == KEY_ADDRESS
-                ? "is missing, as in profiles of PyTorch 1.12 and older: sizes alone "
-                  "do not tell blocks apart"
-                : "is missing");
-    case STATE_ODD:
-        return fail_record(import, record, key, "is not a number of at most 64 bits");
-    case STATE_NEGATIVE:
-        return key == KEY_BYTES || fail_record(import, record, key, "is negative");
-    default:
-        return true;
+    enum state state = record->states[key];
+    if (state == STATE_MISSING) {
+        fail_record(import, record, key,
+                    key == KEY_ADDRESS
+                        ? "is missing, as in profiles of PyTorch 1.12 and older: sizes alone "
+                          "do not tell blocks apart"
+                        : "is missing");
+    } else if (state == STATE_ODD) {
+        fail_record(import, record, key, "is not a number of at most 64 bits");
+    } else if (state == STATE_NEGATIVE && key != KEY_BYTES) {
+        fail_record(import, record, key, "is negative");
     }
 }
 
@@ -242,19 +230,17 @@ static bool check_record(struct import *import, const struct record *record)
 {
     bool has_reserved = record->states[KEY_TOTAL_RESERVED] != STATE_MISSING;
     int end = has_reserved ? KEY_TOTAL_RESERVED : KEY_TOTAL_ALLOCATED;
-    if (!check_number(import, record, KEY_TIME)) {
-        return false;
-    }
+    check_number(import, record, KEY_TIME);
     for (int key = KEY_DEVICE_TYPE; key <= end; key++) {
-        if (!check_number(import, record, (enum key)key)) {
-            return false;
-        }
+        check_number(import, record, (enum key)key);
     }
     if (record->values[KEY_DEVICE] >= DEVICES_MAX) {
-        return fail_record(import, record, KEY_DEVICE, "is not a device number");
+        fail_record(import, record, KEY_DEVICE, "is not a device number");
     }
-    return record->values[KEY_BYTES] <= UINT64_MAX - record->values[KEY_ADDRESS] ||
-           fail_record(import, record, KEY_BYTES, "goes beyond 64 bits at its address");
+    if (record->values[KEY_BYTES] > UINT64_MAX - record->values[KEY_ADDRESS]) {
+        fail_record(import, record, KEY_BYTES, "goes beyond 64 bits at its address");
+    }
+    return !import->input->failed;
 }
 
 /* Find the thread of an event; NO_THREAD if the file has none. Returns false if memory runs out. */
@@ -320,37 +306,38 @@ static bool may_be_device(const struct record *record)
     return record->states[KEY_DEVICE_TYPE] <= STATE_ODD || type == 1 || type == 12 || type == 20;
 }
 
-static bool read_event(struct import *import)
+static void read_event(struct import *import)
 {
     struct record record = {.offset = import->json.offset};
     import->name[0] = '\0';
-    if (!read_members(import, &record, KEY_TIME)) {
-        return false;
+    read_members(import, &record, KEY_TIME);
+    if (import->input->failed) {
+        return;
     }
+    bool is_call = record.is_complete && (record.slice.is_python || record.is_operator);
     if (!record.is_memory) {
-        bool is_call = record.is_complete && (record.slice.is_python || record.is_operator);
-        return !is_call || add_slice(import, &record) || fail_memory(import);
+        check_memory(import, !is_call || add_slice(import, &record));
+        return;
     }
     bool is_device = may_be_device(&record);
     if (is_device && !check_record(import, &record)) {
-        return false;
+        return;
     }
     if (!is_device || record.values[KEY_BYTES] == 0 || record.values[KEY_ADDRESS] == 0) {
         import->other_count++;
-        return true;
+    } else {
+        check_memory(import, add_sample(import, &record));
     }
-    return add_sample(import, &record) || fail_memory(import);
 }
 
-static bool read_list(struct import *import)
+static void read_list(struct import *import)
 {
-    for (;;) {
-        enum flw_json_token token = flw_json_next(&import->json);
-        if (token == FLW_JSON_ARRAY_END) {
-            return true;
-        }
-        if (token == FLW_JSON_OBJECT ? !read_event(import) : !flw_json_skip(&import->json, token)) {
-            return false;
+    enum flw_json_token token;
+    while (!import->input->failed && (token = flw_json_next(&import->json)) != FLW_JSON_ARRAY_END) {
+        if (token == FLW_JSON_OBJECT) {
+            read_event(import);
+        } else {
+            flw_json_skip(&import->json, token);
         }
     }
 }
@@ -361,19 +348,21 @@ static bool read_document(struct import *import)
     struct flw_json *json = &import->json;
     enum flw_json_token token = flw_json_next(json);
     bool has_events = token == FLW_JSON_ARRAY;
-    if (has_events && !read_list(import)) {
-        return false;
+    if (has_events) {
+        read_list(import);
     }
-    while (token == FLW_JSON_OBJECT && flw_json_next(json) == FLW_JSON_KEY) {
+    while (token == FLW_JSON_OBJECT && !import->input->failed &&
+           flw_json_next(json) == FLW_JSON_KEY) {
         bool is_events = strcmp(json->text, "traceEvents") == 0;
         enum flw_json_token value = flw_json_next(json);
-        is_events = is_events && value == FLW_JSON_ARRAY;
-        has_events |= is_events;
-        if (is_events ? !read_list(import) : !flw_json_skip(json, value)) {
-            return false;
+        if (is_events && value == FLW_JSON_ARRAY) {
+            has_events = true;
+            read_list(import);
+        } else {
+            flw_json_skip(json, value);
         }
     }
-    if (json->input->failed || flw_json_next(json) != FLW_JSON_END) {
+    if (import->input->failed || flw_json_next(json) != FLW_JSON_END) {
         return false;
     }
     return has_events ||
@@ -558,13 +547,12 @@ static char *make_notes(const struct import *import)
 
 static bool import_document(struct import *import, int device)
 {
-    uint16_t chosen = 0;
-    if (!read_document(import) || !choose_device(import, device, &chosen)) {
-        return false;
-    }
     struct flw_trace *trace = import->build.trace;
-    if (!keep_device(import, chosen) || !fill_history(import)) {
-        return fail_memory(import);
+    uint16_t chosen = 0;
+    import->slices.stacks = &trace->stacks;
+    if (!read_document(import) || !choose_device(import, device, &chosen) ||
+        !check_memory(import, keep_device(import, chosen) && fill_history(import))) {
+        return false;
     }
     flw_stacks_settle(&trace->stacks);
     trace->device = chosen;
@@ -572,19 +560,16 @@ static bool import_document(struct import *import, int device)
     trace->has_addresses = true;
     trace->has_segments = import->has_reserved;
     trace->notes = make_notes(import);
-    if (trace->notes == NULL) {
-        return fail_memory(import);
-    }
-    const char *wrong = flw_measure_trace(trace);
+    const char *wrong = trace->notes != NULL ? flw_measure_trace(trace) : NO_MEMORY;
     return wrong == NULL || flw_input_fail(import->input, 0, "%s", wrong);
 }
 
 bool flw_kineto_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
     struct import import = {.input = input, .json.input = input};
-    bool has_memory = flw_build_init(&import.build, input->name, "kineto json");
-    import.slices.stacks = has_memory ? &import.build.trace->stacks : NULL;
-    bool is_read = has_memory ? import_document(&import, device) : fail_memory(&import);
+    bool is_read =
+        check_memory(&import, flw_build_init(&import.build, input->name, "kineto json")) &&
+        import_document(&import, device);
     flw_build_end(&import.build, is_read, out_trace);
     flw_history_finish(&import.history);
     flw_kinetostacks_finish(&import.slices);

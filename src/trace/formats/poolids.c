@@ -19,10 +19,8 @@ static int compare_places(const void *a, const void *b)
 {
     const struct flw_intern_pair *x = &((const struct place *)a)->pair;
     const struct flw_intern_pair *y = &((const struct place *)b)->pair;
-    if (x->first != y->first) {
-        return x->first < y->first ? -1 : 1;
-    }
-    return (x->second > y->second) - (x->second < y->second);
+    int order = flw_compare_u64(&x->first, &y->first);
+    return order != 0 ? order : flw_compare_u64(&x->second, &y->second);
 }
 
 /* Mark the number of each pool of a recording as used, or replace each pool by its number. */
@@ -72,7 +70,7 @@ static bool number_pools(struct flw_history *history, struct flw_trace *trace,
 /* ---- events without a pool ---- */
 
 struct range {
-    uint64_t begin, end;
+    uint64_t begin, end; /* ordered by flw_compare_u64 of `begin` */
     uint32_t pool;
     bool is_over; /* the allocation was found on the way back */
 };
