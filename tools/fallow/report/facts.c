@@ -68,9 +68,8 @@ static void note_oom(struct flw_sheet *sheet, size_t event, const struct flw_tra
     oom->live_bytes = live_bytes;
     oom->free_bytes = detail == NULL ? FLW_UNKNOWN : detail->free_bytes;
     oom->largest_hole_bytes = detail == NULL ? FLW_UNKNOWN : detail->largest_bytes;
-    uint32_t owner = code->of_record[sheet->trace->initial_count + event];
-    if (code->has_code && owner != FLW_OWNER_UNKNOWN) {
-        flw_owners_cut_name(code, owner, oom->owner);
+    if (code->has_code && code->of_oom != FLW_OWNER_UNKNOWN) {
+        flw_owners_cut_name(code, code->of_oom, oom->owner);
     }
 }
 

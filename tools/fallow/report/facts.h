@@ -15,8 +15,4 @@ void flw_facts_gather(struct flw_sheet *sheet, const struct flw_owner_rule *rule
 /* Fill the categories, the bands, and the owners of memory at each moment (facts_owner.c). */
 void flw_facts_gather_owners(struct flw_sheet *sheet);
 
-/* Find the owner of each block. */
-void flw_facts_own_blocks(const struct flw_trace *trace, const struct flw_owners *code,
-                          uint32_t *out_owners);
-
 #endif

@@ -68,24 +68,13 @@ static void key_by_context(struct group *group)
     }
 }
 
-void flw_facts_own_blocks(const struct flw_trace *trace, const struct flw_owners *code,
-                          uint32_t *out_owners)
-{
-    memcpy(out_owners, code->of_record, trace->initial_count * sizeof *out_owners);
-    for (size_t i = 0; i < trace->event_count; i++) {
-        if (trace->events[i].op == FLW_TRACE_ALLOC) {
-            out_owners[trace->events[i].block] = code->of_record[trace->initial_count + i];
-        }
-    }
-}
-
 static void key_blocks(struct group *group)
 {
     const struct flw_trace *trace = group->sheet->trace;
     bool is_by_size = group->kind == FLW_SHEET_BY_SIZE;
     if (group->kind == FLW_SHEET_BY_OWNER) {
         group->count = group->sheet->owners->count;
-        flw_facts_own_blocks(trace, group->sheet->owners, group->keys);
+        group->keys = group->sheet->owners->of_block;
         return;
     }
     if (group->kind == FLW_SHEET_BY_TAG || group->kind == FLW_SHEET_BY_POOL) {
@@ -104,15 +93,13 @@ static void key_blocks(struct group *group)
 static uint32_t main_code(const struct group *group, uint32_t key)
 {
     const struct flw_trace *trace = group->sheet->trace;
-    uint32_t *of_block = flw_host_alloc(trace->block_count, sizeof *of_block),
-             main = FLW_OWNER_UNKNOWN;
+    const uint32_t *of_block = group->sheet->owners->of_block;
+    uint32_t main = FLW_OWNER_UNKNOWN;
     uint64_t *bytes = flw_host_alloc(group->sheet->owners->count, sizeof *bytes);
-    flw_facts_own_blocks(trace, group->sheet->owners, of_block);
     for (size_t i = 0; i < trace->block_count; i++) {
         bytes[of_block[i]] += group->keys[i] == key ? trace->blocks[i].size_bytes : 0;
         main = bytes[of_block[i]] > bytes[main] ? of_block[i] : main;
     }
-    flw_host_free(of_block);
     flw_host_free(bytes);
     return main;
 }

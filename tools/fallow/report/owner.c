@@ -379,24 +379,33 @@ static uint32_t owner_of(struct finder *finder, size_t record, uint64_t size_byt
 static void read_records(struct finder *finder)
 {
     const struct flw_trace *trace = finder->trace;
-    uint32_t *of_record = finder->owners->of_record + trace->initial_count;
+    struct flw_owners *owners = finder->owners;
     struct flw_trace_walk walk = {0};
     struct open_phases open = {0};
-    for (size_t i = 0; i < trace->initial_count; i++) {
-        finder->owners->of_record[i] = owner_of(finder, i, trace->blocks[i].size_bytes);
-    }
-    for (size_t i = 0; i < trace->event_count; i++) {
-        const struct flw_trace_event *event = &trace->events[i];
-        if (finder->rule->by == FLW_OWNER_BY_PHASE) {
-            const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &walk, i);
+    bool has_oom = false;
+    for (size_t i = 0; i < trace->initial_count + trace->event_count; i++) {
+        size_t at = i - trace->initial_count;
+        const struct flw_trace_event *event = i < trace->initial_count ? NULL : &trace->events[at];
+        if (event != NULL && finder->rule->by == FLW_OWNER_BY_PHASE) {
+            const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &walk, at);
             note_phase(&open, event, detail == NULL ? FLW_TRACE_NO_NAME : detail->name);
         }
-        if (event->op != FLW_TRACE_ALLOC && event->op != FLW_TRACE_OOM) {
+        if (event != NULL && event->op != FLW_TRACE_ALLOC && event->op != FLW_TRACE_OOM) {
             continue;
         }
-        of_record[i] = open.count != 0
-                           ? add_named(finder, trace->names[open.names[open.count - 1]])
-                           : owner_of(finder, trace->initial_count + i, event->size_bytes);
+        uint32_t owner =
+            open.count != 0
+                ? add_named(finder, trace->names[open.names[open.count - 1]])
+                : owner_of(finder, i,
+                           event == NULL ? trace->blocks[i].size_bytes : event->size_bytes);
+        if (event == NULL || event->op == FLW_TRACE_ALLOC) {
+            size_t block = event == NULL ? i : event->block;
+            owners->of_block[block] = owner;
+            owners->stack_of_block[block] = flw_trace_stack(trace, i);
+        } else if (!has_oom) {
+            owners->of_oom = owner;
+            has_oom = true;
+        }
     }
     flw_host_free(open.names);
 }
@@ -407,8 +416,8 @@ void flw_owners_find(struct flw_owners *owners, const struct flw_trace *trace,
     struct finder finder = {
         .owners = owners, .trace = trace, .rule = rule, .has_native = has_native_frames(trace)};
     *owners = (struct flw_owners){.has_code = has_code(trace, rule)};
-    owners->of_record =
-        flw_host_alloc(trace->initial_count + trace->event_count, sizeof *owners->of_record);
+    owners->of_block = flw_host_alloc(trace->block_count, sizeof *owners->of_block);
+    owners->stack_of_block = flw_host_alloc(trace->block_count, sizeof *owners->stack_of_block);
     finder.of_stack = flw_host_alloc(trace->stacks.stack_count + 1, sizeof *finder.of_stack);
     add_named(&finder, "code that is not known"); /* FLW_OWNER_UNKNOWN */
     if (rule->by == FLW_OWNER_BY_PHASE) {
@@ -423,7 +432,8 @@ void flw_owners_find(struct flw_owners *owners, const struct flw_trace *trace,
 void flw_owners_finish(struct flw_owners *owners)
 {
     flw_intern_finish(&owners->names);
-    flw_host_free(owners->of_record);
+    flw_host_free(owners->of_block);
+    flw_host_free(owners->stack_of_block);
     flw_host_free(owners->list);
     *owners = (struct flw_owners){0};
 }

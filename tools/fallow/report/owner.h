@@ -67,8 +67,10 @@ struct flw_owner { /* in names: "forward (/a/model.py:39)", "forward (model.py:3
 /* The owners of one trace by number, counted from 0. All zero has none. */
 struct flw_owners {
     struct flw_intern names;
-    uint32_t *of_record;    /* by record (struct flw_trace_context) that requests memory */
-    struct flw_owner *list; /* by owner */
+    uint32_t *of_block;
+    uint32_t *stack_of_block; /* in the trace's stacks; 0: unknown */
+    uint32_t of_oom;          /* of the first failed request */
+    struct flw_owner *list;   /* by owner */
     size_t count, room;
     bool has_code; /* some owner is more than a size */
 };

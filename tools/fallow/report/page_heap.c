@@ -93,8 +93,7 @@ struct heap {
     size_t count;
     struct stretch islands[ISLANDS];
     size_t island_count;
-    double bytes;            /* of all islands */
-    size_t *record_of_block; /* by block of the trace: the record of the request */
+    double bytes; /* of all islands */
     struct numbering owners, stacks, frames;
     size_t stack_bytes, name_bytes;
 };
@@ -127,7 +126,7 @@ static uint32_t number_owner(struct heap *heap, uint32_t block)
     const struct flw_owners *owners = heap->sheet->owners;
     return owners == NULL || block >= heap->trace->block_count
                ? 0
-               : number(&heap->owners, owners->of_record[heap->record_of_block[block]]);
+               : number(&heap->owners, owners->of_block[block]);
 }
 
 static bool is_python(const struct flw_stacks *stacks, uint32_t frame)
@@ -141,9 +140,9 @@ static bool is_python(const struct flw_stacks *stacks, uint32_t frame)
 static uint32_t number_stack(struct heap *heap, uint32_t block, FILE *out)
 {
     const struct flw_stacks *stacks = &heap->trace->stacks;
-    bool is_known = block < heap->trace->block_count;
-    uint32_t stack = is_known ? flw_trace_stack(heap->trace, heap->record_of_block[block]) : 0,
-             frame;
+    const struct flw_owners *owners = heap->sheet->owners;
+    bool is_known = owners != NULL && block < heap->trace->block_count;
+    uint32_t stack = is_known ? owners->stack_of_block[block] : 0, frame;
     struct flw_stack_walk walk = flw_stacks_walk(stacks, stack);
     if (stack == 0 || heap->stacks.numbers[stack] != 0) {
         return stack == 0 ? 0 : heap->stacks.numbers[stack];
@@ -482,21 +481,11 @@ static void begin_heap(struct heap *heap)
     heap->owners = begin_numbering(heap->sheet->owners == NULL ? 0 : heap->sheet->owners->count);
     heap->stacks = begin_numbering(trace->stacks.stack_count);
     heap->frames = begin_numbering(trace->stacks.frame_count);
-    heap->record_of_block = flw_host_alloc(trace->block_count, sizeof *heap->record_of_block);
-    for (size_t i = 0; trace->block_count != 0 && i < trace->initial_count; i++) {
-        heap->record_of_block[i] = i;
-    }
-    for (size_t i = 0; trace->block_count != 0 && i < trace->event_count; i++) {
-        if (trace->events[i].op == FLW_TRACE_ALLOC) {
-            heap->record_of_block[trace->events[i].block] = trace->initial_count + i;
-        }
-    }
 }
 
 static void finish_heap(struct heap *heap)
 {
     flw_host_free(heap->blocks);
-    flw_host_free(heap->record_of_block);
     finish_numbering(&heap->owners);
     finish_numbering(&heap->stacks);
     finish_numbering(&heap->frames);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "report/facts.h"
 #include "trace/formats/chrome.h"
 #include "trace/io/jsonwriter.h"
 #include "trace/trace/phases.h"
@@ -85,36 +84,13 @@ void flw_print_csv(const struct flw_sheet *sheet, enum flw_sheet_moment moment, 
 
 /* ---- the owners of one trace ---- */
 
-/* Return the owner of each block; the caller frees the list. */
-static uint32_t *list_owners(const struct flw_sheet *sheet)
-{
-    uint32_t *owners = flw_host_alloc(sheet->trace->block_count, sizeof *owners);
-    flw_facts_own_blocks(sheet->trace, sheet->owners, owners);
-    return owners;
-}
-
-/* Return the stack of each block; the caller frees the list. */
-static uint32_t *list_stacks(const struct flw_trace *trace)
-{
-    uint32_t *stacks = flw_host_alloc(trace->block_count, sizeof *stacks);
-    for (size_t i = 0; i < trace->initial_count; i++) {
-        stacks[i] = flw_trace_stack(trace, i);
-    }
-    for (size_t i = 0; i < trace->event_count; i++) {
-        if (trace->events[i].op == FLW_TRACE_ALLOC) {
-            stacks[trace->events[i].block] = flw_trace_stack(trace, trace->initial_count + i);
-        }
-    }
-    return stacks;
-}
-
 void flw_print_csv_owners(const struct flw_sheet *sheet, enum flw_sheet_moment at, FILE *out)
 {
     enum {
         ALL = FLW_SHEET_MOMENT_COUNT /* the whole recording */
     };
     size_t count = sheet->owners->count;
-    uint32_t *owners = list_owners(sheet);
+    const uint32_t *owners = sheet->owners->of_block;
     uint64_t *numbers = flw_host_alloc(2 * (ALL + 1) * count, sizeof *numbers);
     uint64_t *bytes[ALL + 1], *counts[ALL + 1];
     (void)at;
@@ -148,7 +124,6 @@ void flw_print_csv_owners(const struct flw_sheet *sheet, enum flw_sheet_moment a
         fputc('\n', out);
     }
     flw_host_free(numbers);
-    flw_host_free(owners);
 }
 
 /* ---- call stacks ---- */
@@ -199,11 +174,13 @@ void flw_print_folded(const struct flw_sheet *sheet, enum flw_sheet_moment momen
     /* Rows: the stacks by their number, then the owners of blocks without a stack. */
     size_t stack_count = trace->stacks.stack_count + 1;
     size_t count = stack_count + sheet->owners->count;
-    uint32_t *owners = list_owners(sheet), *rows = list_stacks(trace);
+    const struct flw_owners *owners = sheet->owners;
+    uint32_t *rows = flw_host_alloc(trace->block_count, sizeof *rows);
     uint64_t *bytes = flw_host_alloc(count, sizeof *bytes);
     uint64_t *counts = flw_host_alloc(count, sizeof *counts);
     for (size_t i = 0; i < trace->block_count; i++) {
-        rows[i] = rows[i] == 0 ? (uint32_t)stack_count + owners[i] : rows[i];
+        uint32_t stack = owners->stack_of_block[i];
+        rows[i] = stack == 0 ? (uint32_t)stack_count + owners->of_block[i] : stack;
     }
     flw_sheet_tally(sheet, moment, rows, bytes, counts);
     for (size_t i = 1; i < count; i++) {
@@ -220,7 +197,6 @@ void flw_print_folded(const struct flw_sheet *sheet, enum flw_sheet_moment momen
     flw_host_free(bytes);
     flw_host_free(counts);
     flw_host_free(rows);
-    flw_host_free(owners);
 }
 
 /* ---- slices and counters ---- */
@@ -228,10 +204,10 @@ void flw_print_folded(const struct flw_sheet *sheet, enum flw_sheet_moment momen
 struct chrome {
     const struct flw_sheet *sheet;
     const struct flw_trace *trace;
-    uint32_t *owners, *stacks; /* by block */
-    const char **names;        /* by owner */
-    uint64_t *live_bytes;      /* by owner */
-    const uint32_t *rows;      /* rows of the phases from the next one on */
+    const uint32_t *owners, *stacks; /* by block */
+    const char **names;              /* by owner */
+    uint64_t *live_bytes;            /* by owner */
+    const uint32_t *rows;            /* rows of the phases from the next one on */
     struct flw_json_writer out;
     FILE *stack; /* the last printed stack, in `text` */
     char *text;
@@ -375,8 +351,8 @@ void flw_print_chrome(const struct flw_sheet *sheet, enum flw_sheet_moment momen
     struct chrome chrome = {.sheet = sheet,
                             .trace = sheet->trace,
                             .out = {.file = out, .is_utf8 = true},
-                            .owners = list_owners(sheet),
-                            .stacks = list_stacks(sheet->trace)};
+                            .owners = sheet->owners->of_block,
+                            .stacks = sheet->owners->stack_of_block};
     struct flw_phase_rows rows;
     char blocks[sizeof sheet->title + sizeof ": blocks"];
     (void)moment;
@@ -404,6 +380,4 @@ void flw_print_chrome(const struct flw_sheet *sheet, enum flw_sheet_moment momen
     free(rows.of_event);
     flw_host_free(chrome.names);
     flw_host_free(chrome.live_bytes);
-    flw_host_free(chrome.owners);
-    flw_host_free(chrome.stacks);
 }
