@@ -144,10 +144,11 @@ static void print_column(const struct printer *p, const struct flw_text_column *
 {
     uint64_t number = 0;
     uint32_t short_number;
-    memcpy(&number, (const char *)record + column->field, sizeof number);
     if (column->is_short) {
         memcpy(&short_number, (const char *)record + column->field, sizeof short_number);
         number = short_number;
+    } else {
+        memcpy(&number, (const char *)record + column->field, sizeof number);
     }
     if (column->kind == FLW_TEXT_SIZES) {
         fputs(record->is_large ? " large" : " small", p->file);
