@@ -2,7 +2,7 @@
  *
  * Owns: the advice of a report: one sentence, and the setting or command that the user types.
  */
-#include "report/verdict.h"
+#include "report/collect.h"
 
 #include <stdio.h>
 #include <string.h>

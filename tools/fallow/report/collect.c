@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: filling a sheet: its head, and each policy's part from a run on the simulated device.
+ */
 #include "report/collect.h"
 
 #include <stdio.h>
@@ -11,8 +14,7 @@
 
 #include "common/command.h"
 #include "common/tool_host.h"
-#include "report/oom.h"
-#include "report/verdict.h"
+#include "report/probe.h"
 
 #define PROGRESS_OPS 16384 /* ops between two calls of on_progress */
 #define TIMED_OPS    1000000

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a policy's part of a sheet without a replay: from the trace's own record, or from the program alone.
+ */
 #include "report/collect.h"
 
 #include <string.h>
@@ -9,6 +12,7 @@
 #include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
+#include "report/probe.h"
 
 /* The recorded heap while the trace's events are walked. */
 struct record {
@@ -312,7 +316,7 @@ static void join_ranges(struct flw_heapview *view)
     view->segment_count = count;
 }
 
-void flw_collect_oom_heap(const struct flw_sheet *sheet, struct flw_collect_heap *out)
+uint64_t flw_collect_oom_heap(struct flw_sheet *sheet, struct flw_sheet_holes *out_holes)
 {
     struct record record = begin_record(sheet);
     struct flw_heapview *view = &record.probe.view;
@@ -327,12 +331,12 @@ void flw_collect_oom_heap(const struct flw_sheet *sheet, struct flw_collect_heap
     }
     join_ranges(view);
     flw_heapview_look(view);
-    flw_heapview_measure(view, &out->holes);
-    out->reserved_bytes = record.reserved_bytes;
-    out->pending_bytes = record.pending_bytes;
-    out->pending_count = record.pending_count;
+    flw_heapview_measure(view, out_holes);
+    sheet->oom.pending_bytes = record.pending_bytes;
+    sheet->oom.pending_count = record.pending_count;
     flw_probe_finish(&record.probe);
     finish_record(&record);
+    return record.reserved_bytes;
 }
 
 /* ---- memory reserved before the recording ---- */

@@ -1,5 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "report/facts.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the part of a sheet that describes the program and is the same for every policy.
+ * Does not: rank owners (facts_owner.c).
+ */
+#include "report/collect.h"
 
 #include <stdio.h>
 #include <stdlib.h>

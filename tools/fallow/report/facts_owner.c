@@ -1,5 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "report/facts.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the owners of a sheet: categories, bands, and the owners of memory at each moment.
+ */
+#include "report/collect.h"
 
 #include <ctype.h>
 #include <inttypes.h>

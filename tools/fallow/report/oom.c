@@ -1,16 +1,19 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "report/oom.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: repeating the recording's failed request with each policy, after the same earlier ops.
+ */
+#include "report/collect.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
-#include "report/collect.h"
 #include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
 
-#define MOST_BYTES (64ull << 40) /* larger figures are errors: no device has so much */
+#define MOST_BYTES      (64ull << 40) /* larger figures are errors: no device has so much */
+#define MOST_SEARCH_OPS 250000
 
 /* ---- the memory at the failed request ---- */
 
@@ -20,20 +23,17 @@ static void find_room(struct flw_sheet *sheet)
 {
     const struct flw_trace *trace = sheet->trace;
     struct flw_sheet_oom *oom = &sheet->oom;
-    struct flw_collect_heap heap;
-    flw_collect_oom_heap(sheet, &heap);
-    uint64_t reserved_bytes = trace->has_segments ? heap.reserved_bytes : 0;
-    uint64_t used_bytes = oom->live_bytes + heap.pending_bytes;
-    oom->pending_bytes = heap.pending_bytes;
-    oom->pending_count = heap.pending_count;
+    struct flw_sheet_holes holes;
+    uint64_t reserved_bytes = flw_collect_oom_heap(sheet, &holes);
+    uint64_t used_bytes = oom->live_bytes + oom->pending_bytes;
     oom->idle_bytes = FLW_UNKNOWN;
     if (trace->has_segments && reserved_bytes >= used_bytes) {
         oom->idle_bytes = reserved_bytes - used_bytes;
         if (trace->has_addresses) { /* exclude the rounding of blocks */
-            oom->idle_bytes = flw_min(oom->idle_bytes, heap.holes.total_bytes);
+            oom->idle_bytes = flw_min(oom->idle_bytes, holes.total_bytes);
         }
         if (trace->has_addresses && oom->largest_hole_bytes == FLW_UNKNOWN) {
-            oom->largest_hole_bytes = heap.holes.largest_bytes;
+            oom->largest_hole_bytes = holes.largest_bytes;
         }
     }
     oom->limit_bytes = oom->free_bytes == FLW_UNKNOWN || oom->free_bytes > MOST_BYTES
@@ -186,7 +186,7 @@ void flw_oom_ask(const struct flw_sheet_setup *setup, struct flw_sheet *sheet)
                                flw_align_up(4 * (oom->asked_bytes + oom->live_bytes), FLW_GIB));
     run.times = false;
     if (asking.program != NULL) {
-        oom->is_searched = asking.program->op_count <= FLW_OOM_SEARCH_OPS;
+        oom->is_searched = asking.program->op_count <= MOST_SEARCH_OPS;
         for (size_t i = 0; i < setup->policy_count; i++) {
             if (setup->policies[i]->allocates) {
                 ask(&run, setup->policies[i], oom);

@@ -8,8 +8,8 @@
 #ifndef FLW_TOOL_REPORT_PROBE_H
 #define FLW_TOOL_REPORT_PROBE_H
 
-#include "report/facts.h"
 #include "report/heapview.h"
+#include "report/sheet.h"
 
 /* Frames in order. */
 enum flw_probe_frame {

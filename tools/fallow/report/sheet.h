@@ -353,7 +353,7 @@ struct flw_sheet {
     size_t stretch_count;
     struct flw_sheet_mark *marks;
     size_t mark_count;
-    /* The policies that the verdict compares: the present one and the best one (verdict.h); NULL. */
+    /* The policies that the verdict compares: the present one and the best one (verdict.c); NULL. */
     const struct flw_sheet_policy *reference, *best;
     char headline
         [512]; /* figures of the recording: the peak or the failed request, and the largest owners */

@@ -1,5 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "report/verdict.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the conclusions from a sheet: the policy of reference, the policy that holds least, the headline, and a sentence
+ * about both policies.
+ */
+#include "report/collect.h"
 
 #include <stdio.h>
 #include <string.h>
