@@ -32,8 +32,9 @@ struct opcode {
     uint8_t kind; /* enum flw_pickle_kind, of the value that is pushed or extended */
 };
 
-#define WORD_BYTES(name, text) sizeof(text) - 1,
-static const uint8_t word_bytes[] = {WORD_READ_LIST(WORD_BYTES)};
+#define ACTION_BYTES(name, text, operation) sizeof(text) - 1,
+#define WORD_BYTES(name, text)              sizeof(text) - 1,
+static const uint8_t word_bytes[] = {ACTION_LIST(ACTION_BYTES) WORD_LIST(WORD_BYTES)};
 
 struct machine {
     struct flw_input *input;
@@ -288,7 +289,7 @@ static bool run_long(struct machine *m, uint64_t count)
 static bool push_text(struct machine *m, const unsigned char *bytes, size_t count)
 {
     uint64_t text;
-    for (uint32_t i = 0; i < WORD_READ_COUNT; i++) {
+    for (uint32_t i = 0; i < WORD_COUNT; i++) {
         if (word_bytes[i] == count && memcmp(words[i], bytes, count) == 0) {
             return push(m, i, FLW_PICKLE_WORD);
         }

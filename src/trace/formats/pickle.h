@@ -47,7 +47,7 @@ struct flw_pickle_value {
 struct flw_pickle_dict {
     struct flw_pickle_value of; /* the dict */
     uint64_t words;             /* a bit per word: the value is there */
-    struct flw_pickle_value values[WORD_READ_COUNT];
+    struct flw_pickle_value values[WORD_COUNT];
 };
 
 struct flw_pickle_list {
@@ -75,7 +75,7 @@ struct flw_pickle {
     unsigned char *bytes; /* of dicts; 8 bytes beyond the used ones are readable */
     size_t byte_count, byte_room;
     struct flw_intern shapes; /* of dicts: 2 bytes a value: word + 1; width and kind + 1 */
-    char shape[2 * WORD_READ_COUNT + 1];
+    char shape[2 * WORD_COUNT + 1];
     uint64_t shape_number; /* of `shape`, the last one */
 };
 

@@ -154,8 +154,8 @@ static bool find_shape(struct flw_pickle *pickle, const char *shape, size_t byte
 static bool store_dict(struct flw_pickle *pickle, struct flw_pickle_node *node,
                        const struct flw_pickle_dict *dict)
 {
-    char shape[2 * WORD_READ_COUNT + 1];
-    unsigned char packed[WORD_READ_COUNT * sizeof(uint64_t)];
+    char shape[2 * WORD_COUNT + 1];
+    unsigned char packed[WORD_COUNT * sizeof(uint64_t)];
     size_t shape_bytes = 0, packed_bytes = 0;
     for (uint64_t left = dict->words; left != 0; left &= left - 1) {
         unsigned word = (unsigned)__builtin_ctzll(left);

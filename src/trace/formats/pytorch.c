@@ -373,7 +373,7 @@ static void read_event(struct import *import, struct flw_pickle_value dict)
     struct flw_trace_event event = {.block = UINT32_MAX};
     struct flw_trace_detail detail = flw_build_no_detail();
     struct flw_pickle_value action = get(import, dict, WORD_ACTION);
-    if (action.kind != FLW_PICKLE_WORD || action.bits > WORD_WORKSPACE_SNAPSHOT) {
+    if (action.kind != FLW_PICKLE_WORD || action.bits >= sizeof operations) {
         fail_at(import, dict,
                 flw_pickle_text(&import->pickle, action) != NULL
                     ? "an event with an action that no PyTorch writes"

@@ -10,19 +10,22 @@
 
 #include "trace/trace/trace.h"
 
-/* Words that are read: actions in the order of `operations`, states and types, keys. */
-#define WORD_READ_LIST(X)                           \
-    X(ALLOC, "alloc")                               \
-    X(FREE_REQUESTED, "free_requested")             \
-    X(FREE_COMPLETED, "free_completed")             \
-    X(SEGMENT_ALLOC, "segment_alloc")               \
-    X(SEGMENT_FREE, "segment_free")                 \
-    X(SEGMENT_MAP, "segment_map")                   \
-    X(SEGMENT_UNMAP, "segment_unmap")               \
-    X(OOM, "oom")                                   \
-    X(SNAPSHOT, "snapshot")                         \
-    X(USER_DEFINED, "user_defined")                 \
-    X(WORKSPACE_SNAPSHOT, "workspace_snapshot")     \
+/* Actions of events; an operation is written as its first action. */
+#define ACTION_LIST(X)                                         \
+    X(ALLOC, "alloc", FLW_TRACE_ALLOC)                         \
+    X(FREE_REQUESTED, "free_requested", FLW_TRACE_FREE)        \
+    X(FREE_COMPLETED, "free_completed", FLW_TRACE_FREE_DONE)   \
+    X(SEGMENT_ALLOC, "segment_alloc", FLW_TRACE_SEGMENT_ALLOC) \
+    X(SEGMENT_FREE, "segment_free", FLW_TRACE_SEGMENT_FREE)    \
+    X(SEGMENT_MAP, "segment_map", FLW_TRACE_SEGMENT_MAP)       \
+    X(SEGMENT_UNMAP, "segment_unmap", FLW_TRACE_SEGMENT_UNMAP) \
+    X(OOM, "oom", FLW_TRACE_OOM)                               \
+    X(SNAPSHOT, "snapshot", FLW_TRACE_MARK)                    \
+    X(USER_DEFINED, "user_defined", FLW_TRACE_MARK)            \
+    X(WORKSPACE_SNAPSHOT, "workspace_snapshot", FLW_TRACE_MARK)
+
+/* States, types and keys. */
+#define WORD_LIST(X)                                \
     X(ACTIVE_ALLOCATED, "active_allocated")         \
     X(ACTIVE_PENDING_FREE, "active_pending_free")   \
     X(ACTIVE_AWAITING_FREE, "active_awaiting_free") \
@@ -64,42 +67,22 @@
     X(EXPANDABLE_SEGMENTS, "expandable_segments")   \
     X(OVERFLOWED, "trace_alloc_overflowed")         \
     X(COMPILE_CONTEXT, "compile_context")           \
-    X(USER_METADATA, "user_metadata")
-
-/* Words that are only written: the reader would keep their values. */
-#define WORD_WRITTEN_LIST(X)            \
-    X(ALLOCATED_SIZE, "allocated_size") \
+    X(USER_METADATA, "user_metadata")               \
+    X(ALLOCATED_SIZE, "allocated_size")             \
     X(ACTIVE_SIZE, "active_size")
 
-#define WORD_NUMBER(name, text) WORD_##name,
-#define WORD_TEXT(name, text)   text,
+#define ACTION_NUMBER(name, text, operation)    WORD_##name,
+#define ACTION_TEXT(name, text, operation)      text,
+#define ACTION_OPERATION(name, text, operation) operation,
+#define WORD_NUMBER(name, text)                 WORD_##name,
+#define WORD_TEXT(name, text)                   text,
 
 enum word {
-    WORD_READ_LIST(WORD_NUMBER) WORD_READ_COUNT,
-    WORD_BEFORE_WRITTEN = WORD_READ_COUNT - 1,
-    WORD_WRITTEN_LIST(WORD_NUMBER) WORD_COUNT
+    ACTION_LIST(ACTION_NUMBER) WORD_LIST(WORD_NUMBER) WORD_COUNT
 };
 
-static const char *const words[] = {WORD_READ_LIST(WORD_TEXT) WORD_WRITTEN_LIST(WORD_TEXT)};
-_Static_assert(sizeof(words) / sizeof(words[0]) == WORD_COUNT, "a word for each number");
-_Static_assert(WORD_READ_COUNT <= 64, "a bit for each word that is read");
-
-/* Operation of each action; the writer takes the first one. */
-static const uint8_t operations[] = {
-    [WORD_ALLOC] = FLW_TRACE_ALLOC,
-    [WORD_FREE_REQUESTED] = FLW_TRACE_FREE,
-    [WORD_FREE_COMPLETED] = FLW_TRACE_FREE_DONE,
-    [WORD_SEGMENT_ALLOC] = FLW_TRACE_SEGMENT_ALLOC,
-    [WORD_SEGMENT_FREE] = FLW_TRACE_SEGMENT_FREE,
-    [WORD_SEGMENT_MAP] = FLW_TRACE_SEGMENT_MAP,
-    [WORD_SEGMENT_UNMAP] = FLW_TRACE_SEGMENT_UNMAP,
-    [WORD_OOM] = FLW_TRACE_OOM,
-    [WORD_SNAPSHOT] = FLW_TRACE_MARK,
-    [WORD_USER_DEFINED] = FLW_TRACE_MARK,
-    [WORD_WORKSPACE_SNAPSHOT] = FLW_TRACE_MARK,
-};
-
-#undef WORD_NUMBER
-#undef WORD_TEXT
+static const char *const words[] = {ACTION_LIST(ACTION_TEXT) WORD_LIST(WORD_TEXT)};
+static const uint8_t operations[] = {ACTION_LIST(ACTION_OPERATION)};
+_Static_assert(WORD_COUNT <= 64, "a bit for each word");
 
 #endif
