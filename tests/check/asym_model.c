@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the exhaustive check of the asymmetric lock (base/asym.h): every execution of one owner and
- * one or two drainers that repeat for ever, on a machine with store buffers and on one that reorders
- * whatever ARMv8 lets it reorder (weak_machine.h).
- * Does not: run the shipped code: tests/stress/test_asym.c does that, on the machine it is on.
+ * Owns: the exhaustive check of the asymmetric lock (base/asym.h): every execution of one owner
+ * and one or two drainers that repeat for ever, on a machine with store buffers and on one with
+ * every reordering that ARMv8 allows (weak_machine.h).
+ * Does not: run the shipped code; tests/stress/test_asym.c does, on the machine at hand.
  *
- * Proved of every reachable state: each work on the cache reads what the last work wrote and nobody has
- * written between (so two works never overlap and no store of theirs arrives late); some thread can
- * step (no deadlock); every thread can still finish its round (no livelock that nothing ends).
+ * Proved for every reachable state: each critical section reads the result of the previous one (so
+ * two never overlap, and no store arrives late); some thread can step (no deadlock); every thread
+ * can still finish its round (no livelock).
  *
- * A checker that finds nothing proves nothing, so the protocol is also run with one line changed at a
- * time, the membarrier first; each of these must be found to fail, on the machine where it does.
- */
+ * To show that the checker can fail, the protocol is also run with one line changed at a time, the
+ * membarrier first; each change must fail, on the machine where it is wrong. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@
 
 #include "check/weak_machine.h"
 
-/* With how many drainers it has to fail: from one on, with two, or never. */
+/* The number of drainers with which the change must fail: one, two, or never. */
 enum fails {
     NEVER,
     FROM_ONE,
@@ -120,7 +119,7 @@ struct node {
     struct state state;
     uint32_t parent;
     uint8_t by;         /* thread * STEPS + step */
-    uint8_t can_finish; /* bit i: thread i can still come to the beginning of a round */
+    uint8_t can_finish; /* bit i: thread i can still reach the beginning of a round */
     uint8_t edge_count; /* successors follow in `edges` */
     uint32_t edges;
 };
@@ -219,7 +218,7 @@ static void expand(struct search *search, uint32_t index)
     }
 }
 
-/* Backwards from the states where a round begins: what cannot reach one is a livelock. */
+/* Search backwards from the states at the beginning of a round; unreached states are a livelock. */
 static void check_progress(struct search *search)
 {
     uint8_t all = (uint8_t)((1u << search->machine.thread_count) - 1);
@@ -262,7 +261,7 @@ static void print_way(const struct search *search, uint32_t index)
     }
 }
 
-/* True: the protocol behaved as it must. */
+/* True if the protocol behaved as expected. */
 static bool check(struct search *search, const struct protocol *protocol, enum machine_kind kind,
                   unsigned drainers)
 {

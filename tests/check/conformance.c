@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the conformance suite's program: the same cases against any CUDA driver, simulated or real,
- * one line a case. Does not: contain a case.
+ * Owns: the program of the conformance suite: the same cases against any CUDA driver, simulated or
+ * real, one line each. Does not: contain a case.
  *
  *   driver_conformance [sim | LIBRARY] [--json FILE] [--only PART_OF_NAME] [--hardware FILE]
  *                      [--skips FILE]
@@ -9,15 +9,13 @@
  *   driver_conformance --list
  *   driver_conformance --quotes CUDA_H
  *
- * Exit 0: none failed; 1: one failed; 2: the arguments are wrong; 77: there is no such driver here, or
- * the one case was skipped.
- * --skips: a case may be skipped only where the file has a line "PROFILE CASE" for it, and then must be;
- * the profile is the simulated driver's (FALLOW_SIMCUDA).
- * --hardware names what GPUs have said (hardware.txt): the simulated driver fails a case that one of
- * them contradicts. --case runs the one case of that name, --list names all that a real driver can be
- * asked, "calm" or "risky" before each: the latter may leave a driver or a device unusable. --quotes
- * checks instead that each sentence that a case relies on stands in the given cuda.h.
- */
+ * Exit 0: none failed; 1: one failed; 2: wrong arguments; 77: no such driver, or the one case was
+ * skipped. --skips: a file with lines "PROFILE CASE" for the simulated driver's profile
+ * (FALLOW_SIMCUDA); exactly these cases must be skipped. --hardware: a file with results of GPUs
+ * (hardware.txt); the simulated driver fails a case that one of them contradicts. --case runs the
+ * case of that name. --list lists the cases for real drivers, each after "calm" or "risky"; a
+ * risky case may leave a driver or a device unusable. --quotes checks that the given cuda.h
+ * contains the sentence of each case. */
 #include "conformance.h"
 
 #include <ctype.h>
@@ -68,7 +66,7 @@ static void say_and_die(int number)
     raise(number);
 }
 
-/* How a case's sentence is known to be true. */
+/* Return the source of a case's sentence. */
 static const char *known_from(const struct conformance_case *c, const char *name)
 {
     const struct conformance_sight *sight = conformance_sight_of(name);
@@ -141,7 +139,7 @@ static bool may_skip(const struct bed *b, const char *skips, const char *name)
     return length < (int)sizeof line && strstr(skips, line) != NULL;
 }
 
-/* What was skipped and what was to be are the same. */
+/* Compare the skipped cases with the expected ones. */
 static void judge_skip(struct bed *b, const char *skips)
 {
     bool is_skipped = b->skip != NULL, is_listed = may_skip(b, skips, running);
@@ -154,7 +152,7 @@ static void judge_skip(struct bed *b, const char *skips)
     }
 }
 
-/* A model that hardware contradicts is wrong, whatever its own cases say. */
+/* Fail a case that hardware contradicts, even if the simulated driver passes it. */
 static void judge_sight(struct bed *b, const struct conformance_sight *sight)
 {
     if (sight->is_contradicted) {
@@ -210,7 +208,8 @@ static void run_table(struct bed *b, const struct conformance_table *table, cons
     }
 }
 
-/* Calls visit for every case that a real driver can be asked too; stops at, and returns, a true one. */
+/* Call visit for every case that may run on a real driver; return true at the first that returns
+ * true. */
 static bool each_case(bool (*visit)(const struct conformance_table *table,
                                     const struct conformance_case *c, void *argument),
                       void *argument)
@@ -233,9 +232,9 @@ static bool print_name(const struct conformance_table *table, const struct confo
     return false;
 }
 
-/* One case by its whole name. */
+/* Search for one case by its whole name. */
 struct wanted {
-    struct bed *bed; /* NULL: it is only looked for */
+    struct bed *bed; /* NULL: search only */
     const char *name;
     struct tally *tally;
 };

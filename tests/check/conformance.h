@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what every conformance case is made of: its row, the bed that it lies in and the checks
- * that record a failure and go on. Does not: use a test framework: a GPU machine may have only a
- * compiler, CMake and the toolkit.
+ * Owns: the parts of a conformance case: its row, its bed, and checks that record a failure and
+ * continue.
+ * Does not: use a test framework, because a GPU machine may have only a compiler, CMake and the
+ * toolkit.
  *
  * A case may rely on an initialised driver, the primary context of device 0 current in its thread,
- * global capture mode and no work under way; it releases everything.
- */
+ * global capture mode and an idle device; it releases everything. */
 #ifndef FLW_TESTS_CONFORMANCE_H
 #define FLW_TESTS_CONFORMANCE_H
 
@@ -20,12 +20,12 @@ struct bed {
     struct flw_sim sim;          /* controls are NULL on a real driver */
     const struct flw_driver *cu; /* &sim.cu */
     const char *driver_name;     /* as given on the command line; NULL = default */
-    const char *program;         /* argv[0], to run the importing side in a process of its own */
+    const char *program;         /* argv[0], to run the importing side in another process */
     bool is_sim;
     CUcontext context;
     CUdevice device;
     unsigned failures; /* of this case */
-    const char *skip;  /* set: why this machine cannot tell */
+    const char *skip;  /* if set: the reason why this machine cannot run the case */
     char profile[256]; /* of the simulated driver: the one to be judged; "": none */
     char message[512]; /* the first failure */
 };
@@ -35,8 +35,8 @@ struct conformance_case {
     const char
         *quote; /* of cuda.h, word for word; NULL in the table of the simulated driver's own */
     void (*run)(struct bed *b);
-    bool
-        is_risky; /* hands the driver what is dead, or ends a context: a real one may not survive */
+    bool is_risky; /* passes dead objects to the driver, or ends a context: a real driver may
+                      crash */
 };
 
 /* clang-format off */
@@ -59,23 +59,23 @@ extern const struct conformance_table conformance_context, conformance_device, c
     conformance_capture, conformance_capture_modes, conformance_graph, conformance_mempool,
     conformance_forms, conformance_sim, conformance_profile;
 
-/* Is there a case of this name that a real driver can be asked? */
+/* True if a case of this name exists that may run on a real driver. */
 bool conformance_is_case(const char *name);
 
-/* What a GPU has said about a case. */
+/* The result of a case on a GPU. */
 struct conformance_sight {
     char name[160];
     char where[160]; /* "device, driver, date" */
     bool is_contradicted;
 };
 
-/* Read a file of sights: "name seen|contradicted where" a line, '#' begins a comment. False, and a line on
- * stderr, when it cannot be read or names no case. */
+/* Read a file of results, with lines "name seen|contradicted where" and comments after '#'.
+ * Returns false, with a line on stderr, if it cannot be read or names an unknown case. */
 bool conformance_sights_read(const char *path);
-/* NULL: nothing is known but the header. */
+/* Return the result of a case on a GPU, or NULL. */
 const struct conformance_sight *conformance_sight_of(const char *name);
 
-/* Each records a failure with its place and lets the case go on; true when as wanted. */
+/* Record a failure with its place and let the case continue. Return true on success. */
 bool bed_that(struct bed *b, bool holds, const char *text, int line);
 bool bed_result(struct bed *b, CUresult got, CUresult want, const char *text, int line);
 bool bed_refused(struct bed *b, CUresult got, const char *text, int line);
@@ -103,11 +103,11 @@ bool bed_has_attribute(struct bed *b, CUdevice_attribute attribute, const char *
 void bed_gate_close(struct bed *b, CUstream stream);
 void bed_gate_open(struct bed *b);
 
-/* Of the simulated driver: the world that most of its own cases begin with, and a new world. */
+/* Return the configuration of most simulated cases; make a new world. */
 flw_sim_config bed_world(void);
 void bed_restart(struct bed *b, const flw_sim_config *config);
 
-/* Another thread with the context current runs f to its end. */
+/* Run f in another thread with the context current, and wait for it. */
 void bed_on_thread(struct bed *b, void (*f)(struct bed *b, void *argument), void *argument);
 
 /* A reservation of `count` grains with `count` handles mapped and accessible. */
@@ -126,7 +126,7 @@ size_t bed_grain(struct bed *b);
 uint32_t bed_peek(struct bed *b, CUdeviceptr address);
 void bed_poke(struct bed *b, CUdeviceptr address, uint32_t value);
 
-/* The importing side of conformance_share in a process of its own: the program's exit status. */
+/* Run the importing side of conformance_share in another process; return its exit status. */
 int conformance_import_child(struct bed *b, int file);
 
 #endif

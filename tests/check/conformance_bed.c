@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the helpers that cases share. Does not: know any case.
- */
+ * Owns: helpers of the cases. Does not: know any case. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -38,7 +37,8 @@ static size_t name_length(const char *text, const char **name)
     return length > 3 && strncmp(*name + length - 3, "_v2", 3) == 0 ? length - 3 : length;
 }
 
-/* Did the driver answer what its profile says that it answers to this call? Then the case cannot tell. */
+/* True if the driver returned the error that its profile plans for this call: the case
+ * is skipped. */
 static bool is_refused(struct bed *b, CUresult got, const char *text)
 {
     static const char bare[] = "cuMemAddressReserve cuMemCreate cuMemMap cuMemSetAccess";
@@ -92,7 +92,7 @@ static void CUDA_CB wait_at_gate(void *argument)
 void bed_gate_close(struct bed *b, CUstream stream)
 {
     if (b->is_sim) {
-        /* The world of every case begins held: nothing is complete before it is asked for. */
+        /* Each case starts with a held device: no work completes until requested. */
         flw_sim_range none = {0};
         OK((CUresult)b->sim.touch(stream, &none, 0));
         return;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the cases about capturing: its beginning and end, what joins it, what kills it.
- * Does not: the thread modes (conformance_capture_modes.c).
- */
+ * Owns: the cases about capturing: begin, end, joins, and errors that invalidate a capture.
+ * Does not: cover the thread modes (conformance_capture_modes.c). */
 #include "conformance.h"
 
 struct field {

@@ -57,7 +57,7 @@ static void push_and_pop_are_a_stack(struct bed *b)
     THAT(current == made);
     OK(cu->cuCtxDestroy_v2(made));
     OK(cu->cuCtxGetCurrent(&current));
-    THAT(current == b->context); /* popped with its end */
+    THAT(current == b->context); /* popped at its end */
 }
 
 static void set_current_replaces_the_top(struct bed *b)
@@ -255,7 +255,7 @@ static void destroying_nothing_is_refused(struct bed *b)
 
 struct green {
     CUgreenCtx handle;
-    CUcontext context; /* that it is converted to */
+    CUcontext context; /* the converted context */
     CUstream stream;
     CUresult (*destroy)(CUgreenCtx green);
 };
@@ -351,7 +351,7 @@ static void a_context_event_covers_green_contexts(struct bed *b)
     bed_gate_open(b);
     OK(b->cu->cuEventSynchronize(event));
     OK(b->cu->cuEventDestroy_v2(event));
-    /* The other way round it does not. */
+    /* The reverse is not true. */
     CUstream stream = NULL;
     OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     bed_gate_close(b, stream);

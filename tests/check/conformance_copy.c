@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the cases about copies and memsets: what lies in memory afterwards, and when.
- */
+ * Owns: the cases about copies and memsets: the resulting contents, and their order. */
 #include <string.h>
 
 #include "conformance.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the cases about the driver and its devices: version, names, attributes, errors' names,
- * entry points by name, modules and kernels.
- */
+ * Owns: the cases about the driver and its devices: version, names, attributes, names of errors,
+ * entry points by name, modules and kernels. */
 #include <string.h>
 
 #include "conformance.h"
@@ -113,7 +112,7 @@ static void unknown_entry_point_is_not_found(struct bed *b)
     if (!bed_has(b, b->cu->cuGetProcAddress_v2 != NULL)) {
         return;
     }
-    /* The header says success with NULL, its list of results NOT_FOUND: both are met. */
+    /* The header documents success with NULL, its list of results NOT_FOUND; drivers do either. */
     CUresult result = b->cu->cuGetProcAddress_v2("cuSowAndReap", &function, 11040, 0, &status);
     THAT(result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_FOUND);
     THAT(function == NULL && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
@@ -186,7 +185,7 @@ static void kernel_stores_in_stream_order(struct bed *b)
     uint32_t value = 42;
     void *parameters[] = {&address, &value};
     OK(cu->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
-    value = 43; /* the launch keeps its copy */
+    value = 43; /* the launch has a copy */
     OK(cu->cuStreamSynchronize(stream));
     THAT(bed_peek(b, address) == 42);
     THAT(bed_peek(b, address + 4) == 7);

@@ -77,7 +77,7 @@ static void a_wait_keeps_the_state_it_saw(struct bed *b)
 {
     struct pair p;
     make_pair(b, &p);
-    OK(b->cu->cuEventRecord(p.event, p.stream[0])); /* nothing behind it */
+    OK(b->cu->cuEventRecord(p.event, p.stream[0])); /* no work after this */
     OK(b->cu->cuStreamWaitEvent(p.stream[1], p.event, 0));
     bed_gate_close(b, p.stream[0]);
     OK(b->cu->cuEventRecord(p.event, p.stream[0])); /* must not touch the wait above */
@@ -250,7 +250,7 @@ static void a_context_event_is_of_its_own_context(struct bed *b)
     OK(b->cu->cuCtxDestroy_v2(made));
 }
 
-/* A context waits for work behind the gate: a stream of it, made before or after, does too. */
+/* Make a context wait for work behind the gate; its streams wait too, created before or after. */
 static void wait_with_context(struct bed *b, bool makes_stream_first)
 {
     const struct flw_driver *cu = b->cu;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the cases about graphs: what a launch does, in which order, and their end.
- */
+ * Owns: the cases about graphs: effects and order of a launch, and destruction. */
 #include "conformance.h"
 
 struct field {

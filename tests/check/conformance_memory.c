@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the cases about cuMemAlloc and its kin, pinned host memory, address ranges and pointer
- * attributes.
- */
+ * Owns: the cases about cuMemAlloc and its variants, pinned host memory, address ranges and
+ * pointer attributes. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -80,7 +80,7 @@ static void async_free_takes_plain_memory(struct bed *b)
     OK(b->cu->cuMemsetD32Async(address, 21, MIB / 4, stream));
     OK(b->cu->cuMemcpyDtoDAsync_v2(other, address, MIB, stream));
     OK(b->cu->cuMemFreeAsync(address, stream));
-    IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream)); /* it has not waited */
+    IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream)); /* did not wait */
     bed_gate_open(b);
     OK(b->cu->cuStreamSynchronize(stream));
     THAT(bed_peek(b, other + MIB - 4) == 21);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the cases about the other devices and drivers that the simulated one can play: what a config or
- * a profile takes away, and how a profile is named.
- */
+ * Owns: the cases about other devices and drivers that the simulated one can play: features
+ * removed by a config or a profile, and the syntax of profiles. */
 #include <stdio.h>
 #include <string.h>
 
 #include "conformance.h"
 #include "simcuda/forms.h"
 
-/* A world that plays these; false, and a failure, when one is not known. */
+/* Make a world with these profiles; fails the case and returns false if one is unknown. */
 static bool play(struct bed *b, const char *names, const flw_sim_config *config)
 {
     char message[256] = "";
@@ -44,7 +43,7 @@ static void missing_features_are_not_supported(struct bed *b)
     THAT(has == 0);
 }
 
-/* What cuda.h leaves to the caller, this driver refuses. */
+/* This driver checks a duty that cuda.h leaves to the caller. */
 static void a_file_needs_a_whole_registrable_range(struct bed *b)
 {
     CUresult (*get)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) = NULL;
@@ -174,7 +173,7 @@ static void several_profiles_are_played_at_once(struct bed *b)
     }
 }
 
-/* ---- what each of them does */
+/* ---- effects of each profile */
 
 static void a_refusing_driver_refuses_from_the_nth_call_on(struct bed *b)
 {
@@ -189,7 +188,8 @@ static void a_refusing_driver_refuses_from_the_nth_call_on(struct bed *b)
         CUresult want = i < 2 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
         IS(want, b->cu->cuMemCreate(&handle[i], 2u << 20, &properties, 0));
     }
-    THAT(b->sim.fail(NULL, 0, 0, 0) != 0); /* clears what was planned, not what the driver is */
+    THAT(b->sim.fail(NULL, 0, 0, 0) != 0); /* clears the planned failures, not the driver's
+                                               profile */
     IS(CUDA_ERROR_OPERATING_SYSTEM, b->cu->cuMemCreate(&handle[2], 2u << 20, &properties, 0));
     CUdeviceptr address = 0;
     IS(CUDA_ERROR_NOT_PERMITTED, b->cu->cuMemAlloc_v2(&address, 4096));
@@ -239,7 +239,7 @@ static void without_a_channel_fabric_is_not_permitted(struct bed *b)
     OK(b->cu->cuMemCreate(&handle, grain, &file, 0));
     if (play(b, "no-fabric@2", &config)) {
         OK(b->cu->cuMemCreate(&handle, grain, &file, 0));
-        OK(b->cu->cuMemCreate(&handle, grain, &fabric, 0)); /* the channel goes away */
+        OK(b->cu->cuMemCreate(&handle, grain, &fabric, 0)); /* from here on there is no channel */
         IS(CUDA_ERROR_NOT_PERMITTED, b->cu->cuMemCreate(&handle, grain, &fabric, 0));
         IS(CUDA_ERROR_NOT_PERMITTED, b->cu->cuMemCreate(&handle, grain, &fabric, 0));
     }
@@ -335,7 +335,7 @@ static void a_slow_driver_waits_for_the_device(struct bed *b)
         return;
     }
     OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    bed_gate_close(b, stream); /* held: only a call that waits completes it */
+    bed_gate_close(b, stream); /* held: only a waiting call completes it */
     IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream));
     OK(b->cu->cuMemCreate(&handle, 2u << 20, &properties, 0));
     OK(b->cu->cuStreamQuery(stream));
@@ -356,7 +356,8 @@ static void a_slow_driver_takes_its_time(struct bed *b)
     OK(b->cu->cuMemsetD8Async(m.address, 0, 4096, NULL));
     OK(b->cu->cuMemUnmap(m.address, m.grain_bytes));
     THAT(flw_sim_read_ledger(&b->sim).clock_ns == made.clock_ns + config.lag_ns + 3000000);
-    THAT(flw_sim_read_ledger(&b->sim).violation_count == 1); /* waited, and nobody was told */
+    THAT(flw_sim_read_ledger(&b->sim).violation_count == 1); /* the access after the wait was
+                                                                 not reported */
 }
 
 static void a_device_reads_what_the_process_has_mapped(struct bed *b)
@@ -381,7 +382,7 @@ static void a_device_reads_what_the_process_has_mapped(struct bed *b)
     OK((CUresult)b->sim.touch(NULL, &range, 1));
     OK(b->cu->cuCtxSynchronize());
     THAT(flw_sim_read_ledger(&b->sim).violation_count == 0);
-    REFUSED(b->cu->cuMemcpyDtoH_v2(&copy, 8192, sizeof copy)); /* no process has it */
+    REFUSED(b->cu->cuMemcpyDtoH_v2(&copy, 8192, sizeof copy)); /* not mapped in any process */
     REFUSED(b->cu->cuMemcpyDtoH_v2(&copy, 0, sizeof copy));
     range.is_write = 1;
     OK((CUresult)b->sim.touch(NULL, &range, 1));

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the cases about handles that leave the process: export and import through a file
- * descriptor, in this process and in one of its own that knows nothing but the descriptor; about what
- * libraries ask of an address before they register it; and about devices that share memory.
- */
+ * Owns: the cases about sharing: export and import through a file descriptor, in this process and
+ * in another that has only the descriptor; queries of libraries before they register an address;
+ * and devices that share memory. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -92,7 +91,7 @@ int conformance_import_child(struct bed *b, int file)
     return b->failures > 0;
 }
 
-/* A child made by fork alone may not use CUDA: it becomes a new program at once. */
+/* CUDA is unusable in the child of a fork, so the child executes a new program at once. */
 static int run_importer(struct bed *b, int file)
 {
     char number[16], program[4096], import[] = "--import";
@@ -152,7 +151,7 @@ static void a_file_that_is_no_memory_is_refused(struct bed *b)
     close(file);
 }
 
-/* The descriptor alone holds it. */
+/* Only the descriptor keeps it alive. */
 static void memory_outlives_its_exporters_handle(struct bed *b)
 {
     struct bed_mapping m;
@@ -171,7 +170,7 @@ static void memory_outlives_its_exporters_handle(struct bed *b)
     OK(b->cu->cuMemRelease(handle));
 }
 
-/* ---- what communication libraries ask of an address */
+/* ---- queries of communication libraries */
 
 static bool can_register(struct bed *b)
 {
@@ -215,7 +214,7 @@ static void a_handle_keeps_its_flag_for_rdma(struct bed *b)
     bed_unmap(b, &m);
 }
 
-/* Zero when the driver does not answer; wide enough for each of the attributes asked for below. */
+/* Return an attribute, or zero if the driver fails; wide enough for each attribute below. */
 static unsigned long long ask(struct bed *b, CUpointer_attribute attribute, CUdeviceptr address)
 {
     unsigned long long value = 0;

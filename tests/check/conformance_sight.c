@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what GPUs have said about the cases: seen to hold, or contradicted. tests/gpu/digest writes the file.
- */
+ * Owns: results of the cases on GPUs: confirmed or contradicted. tests/gpu/digest writes the file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +21,7 @@ const struct conformance_sight *conformance_sight_of(const char *name)
     return NULL;
 }
 
-/* NULL, or what is wrong with the line. */
+/* Parse a line. Returns NULL, or the error. */
 static const char *read_line(const char *line)
 {
     struct conformance_sight sight = {.is_contradicted = false};

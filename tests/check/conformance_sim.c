@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the cases that only the simulated driver must pass: its hostile behaviours, its controls
- * and its rule checker. A real driver may do all of this and promises none of it.
- */
+ * Owns: the cases for the simulated driver only: its hostile behaviours, its controls and its rule
+ * checker. A real driver may behave this way and promises nothing. */
 #include <string.h>
 
 #include "conformance.h"
 
-/* ---- handles and addresses come back at once ---- */
+/* ---- handles and addresses are reused at once ---- */
 
 static void destroyed_handles_are_handed_out_again(struct bed *b)
 {
@@ -69,7 +68,7 @@ static void new_memory_holds_garbage(struct bed *b)
     unsigned zeros = 0;
     OK(b->cu->cuMemAlloc_v2(&address, sizeof bytes));
     flw_sim_config config = bed_world();
-    config.check = 0; /* with it, reading what was never written is reported */
+    config.check = 0; /* with the checker, reading unwritten memory is reported */
     bed_restart(b, &config);
     OK(b->cu->cuMemAlloc_v2(&address, sizeof bytes));
     OK(b->cu->cuMemcpyDtoH_v2(bytes, address, sizeof bytes));
@@ -184,8 +183,8 @@ static void calls_from_host_functions_are_refused(struct bed *b)
 
 /* ---- faults ---- */
 
-/* Every entry point takes integers and pointers only, and a planned failure strikes before any of
- * them is looked at: calling each with zeros is sound on the calling conventions we build for. */
+/* Every entry point takes integers and pointers only, and a planned failure precedes any use of
+ * them, so calling each with zeros is sound on the calling conventions we build for. */
 typedef CUresult (*any_entry)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
                               uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
@@ -256,7 +255,7 @@ static void a_sticky_error_ends_its_context_only(struct bed *b)
     OK(cu->cuMemAlloc_v2(&address, 4096));
 }
 
-/* What is about no device's work: it goes on when a context is broken. */
+/* True for calls independent of a device's work: they succeed in a broken context. */
 static bool is_only_a_question(const char *name)
 {
     static const char *const begins[] = {"cuInit",
@@ -466,7 +465,7 @@ static void done_but_not_seen_does_not_order(struct bed *b)
     struct field f;
     plough(b, &f);
     touch(b, f.stream[0], f.address, 4096, true);
-    b->sim.step(~0ull); /* complete by chance: nobody asked */
+    b->sim.step(~0ull); /* completed by chance, not by a query */
     touch(b, f.stream[1], f.address, 4096, true);
     expect_violations(b, true);
 }
@@ -490,7 +489,7 @@ static void unmapping_under_work_is_found(struct bed *b)
         return;
     }
     touch(b, f.stream[0], m.address, 4096, true);
-    OK(b->cu->cuMemUnmap(m.address, m.grain_bytes)); /* it does not wait */
+    OK(b->cu->cuMemUnmap(m.address, m.grain_bytes)); /* does not wait */
     THAT(flw_sim_read_ledger(&b->sim).violation_count > 0);
 }
 
@@ -547,7 +546,7 @@ static void a_reset_begins_a_new_world(struct bed *b)
     flw_sim_config config = bed_world();
     bed_restart(b, &config);
     THAT(flw_sim_read_ledger(&b->sim).given_bytes == 0);
-    THAT(flw_sim_read_ledger(&b->sim).call_count == 3); /* what restart itself called */
+    THAT(flw_sim_read_ledger(&b->sim).call_count == 3); /* calls made by restart */
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFree_v2(address));
     OK(b->cu->cuCtxGetId(NULL, &after));
     THAT(before != after);

@@ -148,7 +148,7 @@ static void blocking_streams_wait_for_the_legacy_stream(struct bed *b)
     IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream));
     bed_gate_open(b);
     OK(b->cu->cuStreamSynchronize(stream));
-    OK(b->cu->cuStreamQuery(CU_STREAM_LEGACY)); /* it came first */
+    OK(b->cu->cuStreamQuery(CU_STREAM_LEGACY)); /* queued earlier */
     OK(b->cu->cuStreamDestroy_v2(stream));
     OK(b->cu->cuMemFree_v2(address));
 }

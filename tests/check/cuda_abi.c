@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a program that prints every value, size and offset of the driver's binary interface that
- * Fallow uses. cuda_abi.sh builds it against our header and against the toolkit's and compares.
- * Does not: know the expected numbers. The list of names (PROBE_LIST) is made from our header.
- */
+ * Fallow uses. cuda_abi.sh builds it with our header and with the toolkit's and compares the
+ * output.
+ * Does not: contain the expected numbers. PROBE_LIST, the list of names, is generated from our
+ * header. */
 #if defined(PROBE_TOOLKIT)
 #include <cuda.h>
 #else
@@ -19,7 +20,7 @@
 #define MEMBER_SIZE(struct_, path, member) \
     printf("member %s.%s %zu %zu\n", #struct_, #path, offsetof(struct_, path), sizeof(member));
 
-/* A type of the wrong sign or indirection has the right size: these tell the kinds apart. */
+/* Distinguish types with the right size but the wrong sign or indirection. */
 #define KIND(name) \
     printf("kind %s %s\n", #name, (name)(-1) < (name)1 ? "signed" : "unsigned or pointer");
 

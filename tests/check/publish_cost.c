@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the check that a hit does not pay for who looks on: as many instructions for the same pairs
- * with `fallow top`'s reader asking all the while as without, and as where nothing is published.
+ * Owns: the check that a viewer does not slow down a hit: the number of instructions for the same
+ * pairs is equal while `fallow top`'s reader queries, without a viewer, and without publishing.
  *
- *   parent  runs this program again under callgrind, which counts what happens inside measured(), and
- *           asks for a stats page at each round
- *   child   rounds of pairs; begins one when it is told to, so that each has an answer beside it
+ *   parent  runs this program again under callgrind, which counts instructions inside measured(), and
+ *           requests a stats page in each round
+ *   child   rounds of pairs; begins a round on request, so that each has a query beside it
  *
- * That the check can fail is part of it: with `planted` a pair does something more where somebody
- * looks. Exit status 77 where valgrind is missing.
- */
+ * To show that the check can fail, with `planted` a pair does extra work while a viewer is
+ * attached. Exit status 77 without valgrind. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,7 +33,7 @@ enum variant {
     QUIET,   /* nothing is published */
     ALONE,   /* published, nobody looks */
     WATCHED, /* a stats page a round */
-    PLANTED, /* the same, and a pair that pays for it */
+    PLANTED, /* the same, with pairs that do extra work */
     VARIANTS
 };
 static const char *const variant_names[] = {"quiet", "alone", "watched", "planted"};
@@ -60,7 +59,7 @@ static void run_pairs(fallow_stream stream)
     }
 }
 
-/* callgrind counts from its entry to its return, in the thread that enters it. */
+/* callgrind counts from its entry to its return, in the calling thread. */
 __attribute__((noinline)) void measured(fallow_stream stream);
 
 void measured(fallow_stream stream)
@@ -86,7 +85,7 @@ static int run_rounds(void)
     run_pairs(stream);
     uint64_t before = hit_count();
     for (unsigned i = 0; i < ROUNDS; i++) {
-        if (write(STDOUT_FILENO, &byte, 1) != 1) { /* a round begins: ask */
+        if (write(STDOUT_FILENO, &byte, 1) != 1) { /* a round begins: request a page */
             return 1;
         }
         measured(stream);
@@ -136,7 +135,7 @@ static int be_child(const char *variant, const char *folder)
     }
     int failed = run_rounds();
     fallow_publish_stop();
-    return failed; /* and the process ends: how the pool goes is not the question */
+    return failed; /* the process ends; the pool's state no longer matters */
 }
 
 /* ---- parent ---- */
@@ -200,7 +199,7 @@ static bool look(pid_t process, const char *folder)
     return is_told;
 }
 
-/* What callgrind said it collected. */
+/* Read the number of instructions from callgrind's output. */
 static bool read_count(const char *folder, uint64_t *out_count)
 {
     char path[128], line[512];

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the check that a hit shares no cache line: two threads, each on a stream of its own,
- * allocate and free out of their thread caches, and no line that one of them writes is written or
- * read by the other.
+ * Owns: the check that a hit shares no cache line: two threads, each on its own stream, allocate
+ * from and free to their thread caches, and no line that one of them writes is written or read by
+ * the other.
  *
  *   parent  runs this program again under `valgrind --tool=lackey --trace-mem=yes` and reads every
  *           store and load of it
- *   child   warms two threads, then lets one run alone and then the other; stores to a page at a
- *           fixed address tell the parent whose accesses come next
+ *   child   warms two threads, then lets one run alone, then the other; stores to a page at a
+ *           fixed address mark the turns for the parent
  *
- * The threads take turns because lackey does not say which thread it traces. What a hit touches
- * does not depend on when the other thread runs: nothing but its own cache is read.
+ * The threads take turns because lackey's output has no thread. A hit reads nothing but its own
+ * cache, so its accesses do not depend on when the other thread runs.
  *
- * That the check can fail is part of it: the child with `planted` also adds to a counter of both.
- * Exit status 77 where valgrind is missing.
- */
+ * To show that the check can fail, the child with `planted` also increments a counter of both
+ * threads. Exit status 77 without valgrind. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,9 +52,9 @@ struct worker {
 static fallow_pool *pool;
 static pthread_barrier_t turn;
 static bool is_planted;
-static volatile uint64_t planted; /* written by both, when asked for */
+static volatile uint64_t planted; /* written by both threads on request */
 
-/* Tell the parent: thread `index` begins (1) or ends (2) its turn. */
+/* Mark that thread `index` begins (1) or ends (2) its turn. */
 static void mark(size_t index, uint64_t what)
 {
     volatile uint64_t *marks = (volatile uint64_t *)(uintptr_t)MARKS;
@@ -64,7 +63,7 @@ static void mark(size_t index, uint64_t what)
     __asm__ volatile("" : : : "memory");
 }
 
-/* Pairs and replacements of a few classes, all of them hits once warm. */
+/* Run pairs and replacements of a few classes, all hits once warm. */
 static void work(struct worker *worker)
 {
     static const size_t sizes[] = {512, 4096, 65536, 700};

@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of an access in a window: its line, and */
+/* The parts of a window entry: the line, */
 #define AT        0x1Fu
 #define PERFORMED 0x20u
-#define GUESSED   0x40u /* the key, not read yet: what follows in the window is one outcome's */
-#define OPEN      0x80u /* that it is open */
+#define GUESSED   0x40u /* the key has not been read: later entries of the window assume an outcome */
+#define OPEN      0x80u /* the assumed outcome: open */
 #define STALE     0x80u /* of a load of the data: another thread has written since */
 
-#define BLOCKED 0xFF /* what comes next depends on the last access of the window */
+#define BLOCKED 0xFF /* the next entry depends on the last access of the window */
 
 static const struct line *line_at(const struct machine *machine, unsigned self, uint8_t access)
 {
@@ -25,7 +25,7 @@ static bool is_performed(uint8_t access)
 
 /* ---- the window */
 
-/* A work's load stays until its store is performed, which asks it. */
+/* A critical section's load stays in the window until its store, which needs it, is performed. */
 static bool may_go(const struct machine *machine, unsigned self, const struct thread *thread)
 {
     if (thread->count == 0 || !is_performed(thread->window[0])) {
@@ -35,7 +35,7 @@ static bool may_go(const struct machine *machine, unsigned self, const struct th
            (thread->count > 1 && is_performed(thread->window[1]));
 }
 
-/* Drop what is done at the front, fill up at the end. */
+/* Remove performed entries from the front, append entries at the end. */
 static void slide(const struct machine *machine, struct state *state, unsigned self)
 {
     struct thread *thread = &state->threads[self];
@@ -54,7 +54,7 @@ static void slide(const struct machine *machine, struct state *state, unsigned s
     }
 }
 
-/* What the window has beyond `at` is thrown away; `next` comes there. */
+/* Discard the window after `at`; continue with `next`. */
 static void cut(const struct machine *machine, struct state *state, unsigned self, unsigned at,
                 int next)
 {
@@ -65,7 +65,7 @@ static void cut(const struct machine *machine, struct state *state, unsigned sel
     slide(machine, state, self);
 }
 
-/* ---- which of two accesses has to come first */
+/* ---- the order of two accesses */
 
 static bool is_load(const struct line *line)
 {
@@ -78,7 +78,7 @@ static bool is_store(const struct line *line)
     return line->operation == STORE || line->operation == STORE_DATA;
 }
 
-/* A branch on it follows. */
+/* True if a branch depends on the access. */
 static bool is_decision(const struct line *line)
 {
     return line->operation == TEST_KEY || line->operation == AWAIT_IDLE ||
@@ -90,7 +90,7 @@ static bool is_full_fence(const struct line *line)
     return line->operation == FENCE || line->operation == BARRIER_OF;
 }
 
-/* A load is not held up by an earlier store to its word: it reads that store. */
+/* A load does not wait for an earlier store to the same word: it reads the stored value. */
 static bool has_to_precede_tso(const struct line *earlier, const struct line *later)
 {
     return !(is_store(earlier) && is_load(later));
@@ -106,7 +106,7 @@ static bool has_to_precede_arm(const struct line *earlier, const struct line *la
         return is_load(earlier) || earlier->operation == TAKE_LOCK;
     }
     if (is_decision(earlier) && !is_load(later)) {
-        return true; /* no store before it is known that it happens */
+        return true; /* not before every branch of earlier stores is decided */
     }
     return earlier->variable == later->variable && !(is_store(earlier) && is_load(later));
 }
@@ -127,10 +127,10 @@ static bool may_perform(const struct machine *machine, const struct state *state
     return !is_performed(thread->window[at]);
 }
 
-/* ---- what an access does */
+/* ---- the effect of an access */
 
-/* Stop where everything before a point of its program has been performed and nothing behind it: loads
- * behind it are made again. False: a store behind it has been performed. */
+/* Interrupt at a point before which everything has been performed and after which nothing has;
+ * loads after it are repeated. Returns false if a store after it has been performed. */
 static bool interrupt(const struct machine *machine, struct state *state, unsigned self)
 {
     struct thread *thread = &state->threads[self];
@@ -163,7 +163,7 @@ static void read_key(const struct machine *machine, struct state *state, unsigne
     }
 }
 
-/* False: it works on what another thread has changed since it looked. */
+/* Returns false if another thread has changed the data since the load. */
 static bool write_data(const struct machine *machine, struct state *state, unsigned self,
                        unsigned at)
 {
@@ -179,7 +179,7 @@ static bool write_data(const struct machine *machine, struct state *state, unsig
     return !is_stale;
 }
 
-/* False: it waits for another thread. */
+/* Perform an access. Returns false if it has to wait for another thread. */
 static bool perform(const struct machine *machine, struct state *state, unsigned self, unsigned at,
                     const char **broken)
 {
@@ -222,7 +222,7 @@ static bool perform(const struct machine *machine, struct state *state, unsigned
     return true;
 }
 
-/* The machine does not wait for the key to know what follows. False: it is known. */
+/* Continue speculatively without the key's value. Returns false if the value is known. */
 static bool guess(const struct machine *machine, struct state *state, unsigned self, bool is_open)
 {
     struct thread *thread = &state->threads[self];

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a machine of a few threads and words that reorders what a processor may reorder: x86-TSO, whose
- * stores wait in a buffer, or ARMv8, which keeps only the order that an instruction or a dependency
- * asks for. One step of it at a time; all the steps that there are.
- * Does not: choose steps, or judge a program, but for a work on data that another thread has changed.
+ * Owns: a machine of a few threads and words with the reorderings of a processor: x86-TSO, whose
+ * stores wait in a buffer, or ARMv8, which preserves only the order of barriers and dependencies.
+ * It performs one step, and enumerates all possible steps.
+ * Does not: choose steps, or judge a program, except for a critical section on data that another
+ * thread has changed.
  *
- * All threads see memory alike (both architectures are multi-copy atomic). Each thread has a window of
- * the next WINDOW accesses of its program. An access in it may be *performed*, that is take effect, as
- * soon as nothing before it in the window has to come first: so a store waits while later loads go
- * on, a load overtakes a load, a store overtakes a load. A load of a word that an earlier access of the
- * window is still to store reads that store. The window reaches beyond a test of the key that has not
- * been performed, by guessing its outcome: loads there are thrown away if the guess was wrong, stores
- * wait. membarrier stops the threads one after the other, each where everything before a point of its
- * program has been performed and nothing behind it, which is what an interrupt with a full barrier comes
- * to. The acquire of ARMv8 is the weaker of its two (ldapr: it may overtake an earlier release).
+ * All threads see memory alike (both architectures are multi-copy atomic). Each thread has a
+ * window of the next WINDOW accesses of its program. An access in the window may be *performed* as
+ * soon as no earlier access of the window has to precede it: so a store waits while later loads
+ * continue, a load overtakes a load, a store overtakes a load. A load of a word with an earlier
+ * store in the window reads that store. The window continues past a branch on the key that has not
+ * been performed, by guessing its outcome: after a wrong guess the loads are discarded; stores
+ * wait. membarrier interrupts the threads one after the other, each at a point before which
+ * everything has been performed and after which nothing has, like an interrupt with a full
+ * barrier. The acquire of ARMv8 is the weaker of its two (ldapr: it may overtake an earlier
+ * release).
  *
- * The data is one word without a value. What counts is whether a work's load of it is *stale* when the
- * work's store is performed: whether another thread has stored since.
- */
+ * The data is one word without a value. The model only tracks whether a critical section's load is
+ * *stale* when its store is performed: whether another thread has stored in between. */
 #ifndef FLW_CHECK_WEAK_MACHINE_H
 #define FLW_CHECK_WEAK_MACHINE_H
 
@@ -35,11 +36,11 @@ enum variable {
 
 enum operation {
     TEST_KEY,   /* open: the next line, else line `value` */
-    AWAIT_IDLE, /* a load of busy, once it reads 0 */
+    AWAIT_IDLE, /* a load of busy that reads 0 */
     LOAD_DATA,  /* a work is these two lines */
     STORE_DATA,
     STORE,
-    TAKE_LOCK,  /* an exchange, once it reads 0 */
+    TAKE_LOCK,  /* an exchange that reads 0 */
     FENCE_LOAD, /* dmb ishld: earlier loads before all that follows */
     FENCE,
     BARRIER_OF, /* of thread `value` */
@@ -80,7 +81,7 @@ struct machine {
 };
 
 struct thread {
-    uint8_t next, count; /* the line that comes into the window next; accesses in it */
+    uint8_t next, count; /* the next line to enter the window; number of accesses in the window */
     uint8_t window[WINDOW];
 };
 
@@ -90,11 +91,12 @@ struct state {
     struct thread threads[THREADS];
 };
 
-/* A step is a thread's: an access of its window performed, or one of two guesses. */
+/* A step is one thread's: perform an access of its window, or make one of two guesses. */
 #define STEPS (WINDOW + 2)
 
 struct state machine_start(const struct machine *machine);
-/* False: there is no such step now, *state is undefined. *broken: a rule that it broke. */
+/* Returns false, with *state undefined, if there is no such step. *broken: the rule
+ * that it broke. */
 bool machine_step(const struct machine *machine, struct state *state, unsigned thread,
                   unsigned step, const char **broken);
 /* Does a round of the thread begin here, with nothing left of the one before? */

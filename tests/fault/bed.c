@@ -41,9 +41,9 @@ static void complain(struct flw_bed *bed, const char *sentence, fallow_status st
             bed->step, sentence, fallow_status_name(status));
 }
 
-/* Before a failure everything succeeds; in a call that meets one a documented status; after it the pool
- * works, unless the context is broken, by which alone it may be lost. `may_lack`: the call may say that
- * there is no room. */
+/* Judge a status. Before the failure every call succeeds; the failing call returns a documented
+ * status; afterwards the pool works, unless the context is broken, the only reason for a lost
+ * pool. `may_lack`: the call may run out of memory. */
 static bool judge(struct flw_bed *bed, fallow_status status, bool may_lack)
 {
     bool good = status == FALLOW_OK || (may_lack && status == FALLOW_OUT_OF_MEMORY);
@@ -72,7 +72,7 @@ static void log_line(void *context, fallow_log_level level, const char *message)
 {
     (void)context;
     (void)level;
-    (void)message; /* that it names the call is tests/unit/pool/test_api's matter */
+    (void)message; /* tests/unit/pool/test_api checks that the message names the call */
 }
 
 void flw_bed_create(struct flw_bed *bed)
@@ -104,7 +104,7 @@ void flw_bed_create(struct flw_bed *bed)
     bed->put.pool = NULL;
 }
 
-/* What lies at both ends of a block says whose it is. */
+/* Bytes at both ends of a block identify its owner. */
 #define MARK_BYTES 16
 
 static size_t mark_bytes(size_t size)
@@ -350,7 +350,7 @@ void flw_bed_capture(struct flw_bed *bed, unsigned stream)
     flw_bed_free(bed, allocated);
 }
 
-/* What a pool that was not lost must still be. */
+/* Check a pool that was not lost. */
 static void check_whole(struct flw_bed *bed)
 {
     fallow_stats stats;
@@ -382,8 +382,9 @@ static bool is_lost(struct flw_bed *bed)
     return status == FALLOW_DEVICE_LOST || status == FALLOW_DRIVER;
 }
 
-/* Nothing completes while the device is held: the second trim finds the events of the first complete. The third waits
- * for memory that no event covers, and for the device before it releases segments. */
+/* Trim three times. Nothing completes while the device is held: the second trim finds the first
+ * one's events complete; the third waits for memory without an event, and for the device before it
+ * releases segments. */
 static void trim_all(struct flw_bed *bed)
 {
     for (int i = 0; i < 3; i++) {
@@ -398,7 +399,7 @@ static void trim_all(struct flw_bed *bed)
     }
 }
 
-/* Once the driver serves again a pool does, whatever it was refused: a growth, all of it back. */
+/* Check that the pool works again once the driver does: grow it, then release everything. */
 static void check_service(struct flw_bed *bed)
 {
     bed->has_recovered = true;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a scenario's surroundings while driver calls fail: it counts the driver calls that the
- * *pool* makes, fails the n-th of them and none of the test's own, and judges every answer. Does
- * not: know what a scenario does.
- */
+ * Owns: a scenario's environment with failing driver calls: it counts the driver calls of the
+ * *pool*, fails the n-th of them and none of the test's own, and judges every status. Does not:
+ * know a scenario. */
 #ifndef FLW_TESTS_FAULT_BED_H
 #define FLW_TESTS_FAULT_BED_H
 
@@ -18,12 +17,11 @@ struct flw_bed {
     struct flw_put put;
     fallow_pool_config config;
     const char *scenario;
-    const char *step; /* the call under way, for messages */
-    CUresult error;   /* what the planned failure answers */
-    bool sticky;      /* it breaks the context: the only one by which a device may be lost */
-    bool lasts;       /* every later call answers it too, until the scenario is over */
-    bool
-        has_content; /* blocks carry what shows that they are whole; the device finishes its work often */
+    const char *step;    /* the call under way, for messages */
+    CUresult error;      /* the error of the planned failure */
+    bool sticky;         /* the failure breaks the context: the only one that may lose a device */
+    bool lasts;          /* every later call fails too, until the end of the scenario */
+    bool has_content;    /* blocks have contents to verify; the device finishes its work often */
     uint64_t fail_at;    /* this driver call of the pool fails; 0 none */
     uint64_t call_count; /* driver calls of the pool so far */
     bool has_fired;      /* the failure has happened, in an earlier call or in this one */
@@ -51,10 +49,10 @@ static inline bool flw_bed_device_works(const struct flw_bed *bed)
 }
 
 void flw_bed_create(struct flw_bed *bed);
-/* Frees what is allocated, validates, destroys, reads the ledger. */
+/* Free all blocks, validate, destroy, check the ledger. */
 void flw_bed_destroy(struct flw_bed *bed);
 
-/* Each makes one pool call under the planned failure. The block is used on its stream. */
+/* Each function makes one pool call under the planned failure. The block is used on its stream. */
 void flw_bed_alloc(struct flw_bed *bed, size_t size, unsigned stream);
 void flw_bed_alloc_flags(struct flw_bed *bed, size_t size, unsigned stream, uint32_t flags);
 /* Returns the block allocated first. */
@@ -64,9 +62,9 @@ void flw_bed_record_use(struct flw_bed *bed, unsigned index, unsigned stream);
 void flw_bed_trim(struct flw_bed *bed, size_t keep_bytes);
 void flw_bed_retire(struct flw_bed *bed, unsigned stream);
 void flw_bed_poll(struct flw_bed *bed);
-/* One whole capture: two blocks allocated in it, one returned in it, launched once. */
+/* Run one whole capture: allocate two blocks, free one of them inside, launch once. */
 void flw_bed_capture(struct flw_bed *bed, unsigned stream);
-/* The device finishes all its work. */
+/* Finish all work of the device. */
 void flw_bed_finish_work(struct flw_bed *bed);
 
 #endif

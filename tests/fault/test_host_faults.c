@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fault.host: every driver call that a host pool makes fails, at every position, once or with all that
- * follow, with each of six answers by which a driver refuses; and once with one that breaks the context, by
- * which alone the pool may be lost. Each time every answer is one that the header allows, no block
- * is allocated twice or too early, a pool serves again when the driver does, and nothing is left at
- * the end.
+ * fault.host: every driver call of a host pool fails, at every position, once or from there on,
+ * with each of six errors of a refusing driver; and once with one that breaks the context, the
+ * only one that may lose the pool. Each time every status must be one that the header allows, no
+ * block may be allocated twice or too early, the pool must work again when the driver does, and
+ * nothing may remain at the end.
  *
  *   test_host_faults [--error N --at N] [--every N]
  *
- * --every N takes every N-th position only; FALLOW_TEST_ALL=1 takes them all.
- */
+ * --every N tests every N-th position only; FALLOW_TEST_ALL=1 tests all. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,7 +141,7 @@ static void free_block(struct run *run, unsigned index, unsigned stream)
     fallow_status status = fallow_host_free(run->host, block, run->streams[stream]);
     disarm(run, before);
     judge(run, "free", status, true);
-    if (status != FALLOW_OK) { /* then it is as it was */
+    if (status != FALLOW_OK) { /* unchanged on failure */
         status = fallow_host_free(run->host, block, run->streams[stream]);
         judge(run, "free again", status, false);
     }
@@ -213,10 +212,10 @@ static void play(struct run *run)
     verb(run, "trim", trim_all);
     allocate(run, 3, 300);
     free_block(run, 3, 0);
-    verb(run, "poll", poll_host); /* a free does not say that the device is lost */
+    verb(run, "poll", poll_host); /* a free does not report a lost device */
 }
 
-/* Whatever it was refused, it allocates again, and frees all of it. */
+/* Check that the pool allocates again after refusals, and free everything. */
 static void check_service(struct run *run)
 {
     fallow_host_stats stats;

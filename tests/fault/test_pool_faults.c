@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a set of scenarios in which every driver call that the pool makes fails, at every position: once
- * or from there on, with each of six answers by which a driver refuses; and once with one that breaks the
- * context, by which alone the device may be lost.
+ * Owns: a set of scenarios in which every driver call of the pool fails, at every position: once
+ * or from there on, with each of six errors of a refusing driver; and once with one that breaks
+ * the context, the only one that may lose the device.
  *
  *   test_pool_faults [--scenario NAME] [--at N] [--every N]
  *
- * --every N takes every N-th position only, beginning at another one for each answer. FALLOW_TEST_ALL=1
- * takes them all.
- */
+ * --every N tests every N-th position only, with another start for each error. FALLOW_TEST_ALL=1
+ * tests all. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,7 +150,8 @@ static void play_announced(struct flw_bed *bed)
     flw_bed_destroy(bed);
 }
 
-/* One stream takes what others have freed: complete; behind waits; still used; beside each other. */
+/* One stream steals from others: complete blocks, blocks it waits for, blocks in use,
+ * neighbours. */
 static void play_several(struct flw_bed *bed)
 {
     bed->config.limit_bytes = 64 * MIB;
@@ -235,7 +235,7 @@ struct failure {
     bool without_vmm;
 };
 
-/* One world, one failure. True: the failure came about. */
+/* Run one world with one failure. True if the failure occurred. */
 static bool play(const struct flw_sim *sim, const struct flw_put_ops *ops,
                  const struct scenario *scenario, struct failure failure, unsigned *broken)
 {
@@ -259,7 +259,7 @@ static bool play(const struct flw_sim *sim, const struct flw_put_ops *ops,
     return bed.has_fired;
 }
 
-/* Does the driver that is played give addresses? What it says of itself is not enough. */
+/* True if the driver in use maps addresses; its attribute is not enough. */
 static bool has_vmm(const struct flw_sim *sim)
 {
     CUdeviceptr address = 0;

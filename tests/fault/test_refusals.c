@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fault.refusals: a driver refuses one of its calls, from the n-th on and for good, with each of six answers
- * that say nothing of the device: every call that makes or unmakes memory in turn, for every n. The pool
- * makes do without it or says so; what it allocated keeps its contents, what it holds is allocated
- * again, a device that is well is never called lost, and nothing is left at the end but what could
- * not be released.
+ * fault.refusals: a driver refuses one of its calls, from the n-th on for good, with each of six
+ * errors that do not concern the device: every call that creates or releases memory in turn, for
+ * every n. The pool must continue without the feature or return the error; blocks keep their
+ * contents, cached memory is reused, a working device is never reported lost, and only memory that
+ * could not be released remains at the end.
  *
  *   test_refusals [--call NAME] [--at N] [--every N]
  *
- * --every N takes every N-th position only, beginning at another one for each answer. FALLOW_TEST_ALL=1
- * takes them all.
- */
+ * --every N tests every N-th position only, with another start for each error. FALLOW_TEST_ALL=1
+ * tests all. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +28,7 @@ static const char *const answers[] = {"NOT_PERMITTED",    "NOT_SUPPORTED", "INVA
 
 static const struct {
     const char *name;
-    bool takes_back; /* refused, the driver keeps what was to be released */
+    bool takes_back; /* when refused, the driver keeps the memory to be released */
     fallow_page_source source;
 } calls[] = {{"cuMemAddressReserve", false, FALLOW_PAGES_AUTOMATIC},
              {"cuMemCreate", false, FALLOW_PAGES_AUTOMATIC},
@@ -63,7 +62,7 @@ static bool was_struck(const struct run *run, const char *call, uint64_t from)
     return run->sim.call_count(call) >= from;
 }
 
-/* Refused: a status that says so, and never that the device is lost. */
+/* Judge the status of a refused call: it must name the refusal, and never a lost device. */
 static void judge(struct run *run, const char *what, fallow_status status)
 {
     if (status != FALLOW_OK && status != FALLOW_DRIVER && status != FALLOW_NOT_SUPPORTED &&
@@ -107,7 +106,7 @@ static void free_block(struct run *run, unsigned i)
     }
 }
 
-/* What was just released is allocated again, whatever the driver refuses. */
+/* Allocate again what was just freed, which no refusal may prevent. */
 static void alloc_again(struct run *run, unsigned i)
 {
     bool is_held = run->blocks[i] != NULL;
@@ -128,7 +127,7 @@ static void live(struct run *run)
     allocate(run, 4, 700);
     free_block(run, 2);
     judge(run, "trim", flw_test_trim(run->pool, 0));
-    allocate(run, 5, 9 * MIB); /* more than what is left idle */
+    allocate(run, 5, 9 * MIB); /* more than the idle memory */
     allocate(run, 6, 3 * MIB);
     free_block(run, 5);
     allocate(run, 7, 12 * MIB);
@@ -166,7 +165,7 @@ static void expect_nothing_left(struct run *run)
     }
 }
 
-/* One world. True: the refusal came about. */
+/* Run one world. True if the refusal occurred. */
 static bool play(struct run *run, size_t call, uint64_t from, bool has_no_room)
 {
     flw_sim_config world = flw_sim_config_default(from);

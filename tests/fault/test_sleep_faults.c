@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: every driver call of a sleep and of a wake fails, at every position, once or with all that follow,
- * with each of six answers by which a driver refuses; once with the way back refused, too; once with an
- * answer that breaks the context, by which alone the pool may be lost, and says so by name. Else it is awake
- * with all contents, or asleep with what was saved, and with all of it where the driver took nothing back;
- * nothing between. The same of exports, imports and peers, after which nothing may be left. On a device
- * without virtual memory management a sleep and an export are refused, with nothing changed.
+ * Owns: failures of every driver call of a sleep and of a wake, at every position, once or from
+ * there on, with each of six errors of a refusing driver; once with refused undoing as well; once
+ * with an error that breaks the context, the only one that may lose the pool, reported by name.
+ * Afterwards the pool is awake with all contents, or asleep with the saved ones (all, if the
+ * driver released nothing), and never in between. The same for exports, imports and peers, after
+ * which nothing may remain. On a device without virtual memory management a sleep and an export
+ * are refused without any change.
  *
  *   test_sleep_faults [--at N] [--every N]
  *
- * --every N takes every N-th position only, beginning at another one for each answer. FALLOW_TEST_ALL=1
- * takes them all.
- */
+ * --every N tests every N-th position only, with another start for each error. FALLOW_TEST_ALL=1
+ * tests all. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ struct bed {
     CUstream stream;
     bool has_handles; /* virtual memory management */
     void *ptrs[BLOCKS];
-    char log[512]; /* the last line that says that the device is lost */
+    char log[512]; /* the last log line that reports a lost device */
     unsigned error;
     uint64_t fail_at;
     const char *step;
@@ -173,19 +173,19 @@ static void arm(struct bed *bed)
                    errors[bed->error].lasts ? 2 : errors[bed->error].sticky);
 }
 
-/* True: the failure came about. */
+/* Remove the planned failure. True if it occurred. */
 static bool disarm(struct bed *bed, uint64_t before)
 {
     bed->sim->fail(NULL, 0, 0, 0);
     return flw_sim_read_ledger(bed->sim).call_count - before >= bed->fail_at;
 }
 
-/* Awake: everything is there, `all` or what was saved; it allocates. */
+/* Check an awake pool: its contents, `all` or the saved ones, and that it allocates. */
 static void check_awake(struct bed *bed, bool all)
 {
     void *ptr = NULL;
     bed->answers[0]++;
-    if (fallow_pool_poll(bed->pool) != FALLOW_OK) { /* what could not be released, if anything */
+    if (fallow_pool_poll(bed->pool) != FALLOW_OK) { /* releases the rest, if any */
         complain(bed, "a poll fails", FALLOW_DRIVER);
     }
     fallow_stats stats = stats_of(bed);
@@ -286,8 +286,8 @@ static fallow_status put_to_sleep(struct bed *bed)
     return fallow_pool_sleep(bed->pool, &request);
 }
 
-/* A second failure comes when the way back needs the entry: for a sleep the first call of it after the
- * planned one. */
+/* Plan a second failure for the first call that undoing needs: for a sleep, the first such call
+ * after the planned failure. */
 static fallow_status call(struct bed *bed, fallow_status (*function)(struct bed *bed),
                           bool *out_fired)
 {
@@ -384,7 +384,7 @@ static fallow_status first_of(fallow_status status, fallow_status next)
     return status == FALLOW_OK || next == FALLOW_DEVICE_LOST ? next : status;
 }
 
-/* A block goes out and comes in, a peer comes and goes; the first answer that is not OK. */
+/* Export and import a block, allow and deny a peer; return the first status that is not OK. */
 static fallow_status share(struct bed *bed)
 {
     fallow_request request;
@@ -442,7 +442,7 @@ static bool sweep_share(struct bed *bed)
             (status = fallow_pool_deny_peer(bed->pool, 1)) != FALLOW_OK) {
             complain(bed, "peers cannot be changed afterwards", status);
         }
-        for (int i = 0; i < 2; i++) { /* what could not be recorded, then what it covers */
+        for (int i = 0; i < 2; i++) { /* record the missing events, then the work they cover */
             bed->step = "poll";
             if ((status = fallow_pool_poll(bed->pool)) != FALLOW_OK) {
                 complain(bed, "a poll fails afterwards", status);

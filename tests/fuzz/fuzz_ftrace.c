@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the fuzz target of the trace file's reader. Checksums would keep every changed byte from its
- * inner parts, so each input is also read with the checksums put right.
- */
+ * Owns: the fuzz target of the trace file's reader. Checksums would protect the inner parts from
+ * every changed byte, so each input is also read with corrected checksums. */
 #include "fuzz_text_twin.h"
 
 #include "record/frame.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: running a fuzz target without a fuzzer: on every file of its corpus, on every prefix of the
- * small ones, and on seeded mutations of each.
- * Usage: fuzz_TARGET CORPUS [MUTATIONS [SEED]]
+ * Owns: a driver that runs a fuzz target without a fuzzer: on every file of its corpus, on every
+ * prefix of the small ones, and on seeded mutations of each. Usage: fuzz_TARGET CORPUS [MUTATIONS
+ * [SEED]]
  *
- * The input that a crash happened on is the one printed last when FALLOW_FUZZ_VERBOSE is set.
- */
+ * If FALLOW_FUZZ_VERBOSE is set, each input is printed first, so the last one printed caused a
+ * crash. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdbool.h>

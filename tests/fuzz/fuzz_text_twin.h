@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what must hold of every trace that any reader accepts: it is valid, its text reads back
- * as the same trace and prints as the same text, and so does its trace file. Aborts where not, so that a fuzzer sees it.
- */
+ * Owns: the rules for every trace that a reader accepts: it is valid, its text and its trace file
+ * read back as the same trace, and its text prints identically. Aborts otherwise, for the fuzzer. */
 #ifndef FLW_TESTS_FUZZ_TEXT_TWIN_H
 #define FLW_TESTS_FUZZ_TEXT_TWIN_H
 
@@ -23,7 +22,7 @@ static inline void fuzz_require(bool holds, const char *what)
     }
 }
 
-/* The caller frees it. */
+/* Print a trace; the caller frees the text. */
 static inline char *fuzz_print(const struct flw_trace *trace, size_t *out_bytes)
 {
     char *text = NULL;
@@ -88,7 +87,7 @@ static inline void fuzz_check_file(const struct flw_trace *trace, enum flw_recor
     flw_trace_destroy(again);
 }
 
-/* Whatever was read can be written in every form, or the writer says why not. */
+/* Export a trace in every form; the writer must succeed or give a reason. */
 static inline void fuzz_check_exports(const struct flw_trace *trace)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program that links the driver and allocates and frees memory in every way: what the tests of
- * mode trace, of poison and of the summary run. alloc_client SCENARIO [NUMBER]; 0 where all went as
- * it should. Does not: know whether it is preloaded.
- */
+ * A program that links the driver and allocates and frees memory in every way, for the tests of
+ * mode trace, of poison and of the summary. alloc_client SCENARIO [NUMBER]; exits with 0 on
+ * success. Does not: know whether it is preloaded. */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -60,7 +59,7 @@ static void begin_world(const flw_sim_config *config)
     use_device(0);
 }
 
-/* One block of every kind, each of another size, returned in the order in which they came. */
+/* Allocate one block of every kind, each of another size, and free them in the same order. */
 static void alloc_kinds(uint64_t number)
 {
     CUdeviceptr blocks[6];
@@ -143,7 +142,8 @@ static void create_handles(uint64_t number)
 
 #define STILL_NS 999999999
 
-/* Waits until the file ALLOC_CLIENT_FILE has something in it and grows no more, does a little more and dies. */
+/* Wait until the file ALLOC_CLIENT_FILE has contents and stops growing, work a little more, and
+ * die. */
 static void alloc_and_die(uint64_t number)
 {
     struct stat facts = {0};
@@ -195,7 +195,7 @@ static bool begin_workers(void)
     return false;
 }
 
-/* A child of a process that has used the driver can do nothing with it. */
+/* A child of a process that has used the driver cannot use it. */
 static void alloc_beside_child(uint64_t number)
 {
     CUdeviceptr block;
@@ -210,7 +210,7 @@ static void alloc_beside_child(uint64_t number)
     OK(cuMemFree_v2(block));
 }
 
-/* What was never written: one byte of each kind that the program goes by. */
+/* Read memory that was never written: the program's output depends on one byte of each kind. */
 static void read_unwritten(uint64_t number)
 {
     CUdeviceptr plain, async;
@@ -256,12 +256,13 @@ static void time_pairs(uint64_t number)
         clock_gettime(CLOCK_MONOTONIC, &to);
         double ns = (double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec);
         best = ns / (double)number < best ? ns / (double)number : best;
-        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL); /* what was put is written */
+        nanosleep(&(struct timespec){.tv_nsec = 100000000},
+                  NULL); /* the queued records are written */
     }
     printf("%.1f ns a pair\n", best);
 }
 
-/* A context ends, and what it had allocated with it; another one allocates. */
+/* End a context with its allocations; allocate in another. */
 static void alloc_around_reset(uint64_t number)
 {
     CUdeviceptr block = 0;

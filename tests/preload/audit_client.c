@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a program for the audit's tests. It opens the driver by name, does what its argument says, and
- * looks whether its own results are right: exit code 0, else 1. It knows nothing of the preload
- * library; the driver is the simulated one, whose kernels are C functions.
- */
+ * Owns: a program for the audit's tests. It opens the driver by name, executes its argument, and
+ * checks its own results: exit code 0 if right, else 1. It does not know the preload library; the
+ * driver is the simulated one, whose kernels are C functions. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -22,7 +21,7 @@
 
 #define WORDS 1024
 #define BYTES (WORDS * sizeof(uint32_t))
-#define PLACE __attribute__((noinline)) /* a call from here is a call site of its own */
+#define PLACE __attribute__((noinline)) /* makes each caller a call site of its own */
 
 #define FILL_KERNEL                                                                              \
     "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEvi" \
@@ -160,7 +159,7 @@ static void launch_add(CUfunction function, CUdeviceptr pointer, uint32_t value)
     MUST(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL));
 }
 
-/* ---- what it is told to do: true where its results are right */
+/* ---- scenarios; true if the results are right */
 
 static PLACE void zero_for_the_sum(CUdeviceptr pointer)
 {
@@ -173,7 +172,7 @@ static PLACE void zero_for_nothing(CUdeviceptr pointer)
     __asm__ volatile("");
 }
 
-/* One fill whose zeros are summed up, three of a block that is overwritten whole. */
+/* One fill whose zeros are summed, three of a block that is overwritten completely. */
 static bool do_two(void)
 {
     volatile int count = 3;
@@ -194,7 +193,7 @@ static bool do_two(void)
     return is_right;
 }
 
-/* Every fill comes after something else has touched the block, or is none of zeros. */
+/* Every fill follows another access to the block, or writes other bytes than zeros. */
 static bool do_touched(void)
 {
     CUfunction add = add_kernel(true);
@@ -223,8 +222,7 @@ static PLACE bool do_kernel(void)
     return holds(block, 0, 0);
 }
 
-/* A launch that the driver says nothing of comes between the allocating and the fill of one
- * block. */
+/* A launch with unreadable arguments between allocation and fill of a block. */
 static bool do_unreadable(void)
 {
     CUfunction add = add_kernel(false);
@@ -277,7 +275,7 @@ static bool do_graph(void)
     return holds(block, 0, 0) && holds(other, 0, 0) && holds(unlaunched, 4, 0);
 }
 
-/* Which blocks went with a context nobody says: here none did. */
+/* The driver does not report which blocks ended with a context: here none did. */
 static bool do_context(void)
 {
     CUcontext other = NULL, first = NULL;
@@ -340,7 +338,7 @@ static bool do_processes(void)
     return waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* The child of a program that has used the device uses it no more; its parent goes on. */
+/* The child of a process that has used the device does not use it; the parent continues. */
 static bool do_forked(void)
 {
     zero_for_nothing(allocate());

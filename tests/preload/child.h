@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: running a program with a given environment and reading all that it said.
- * Does not: judge it.
- */
+ * Owns: running a program with a given environment and reading all its output.
+ * Does not: judge it. */
 #ifndef FLW_TESTS_PRELOAD_CHILD_H
 #define FLW_TESTS_PRELOAD_CHILD_H
 
@@ -11,12 +10,12 @@
 #define CHILD_TEXT_BYTES 65536
 
 struct child {
-    int status; /* exit status; 1000 + the signal's number where one ended it */
+    int status; /* exit status; 1000 + signal number if killed */
     char out[CHILD_TEXT_BYTES], err[CHILD_TEXT_BYTES];
 };
 
-/* Run argv (argv[0] is a path, NULL ends it) with environment (likewise) and wait. A child that takes
- * longer than a minute is ended by SIGALRM. False: it could not be started. */
+/* Run argv (argv[0] is a path, NULL ends it) with environment (likewise) and wait. SIGALRM ends a
+ * child after a minute. Returns false if it could not be started. */
 bool child_run(struct child *child, const char *const *argv, const char *const *environment);
 
 /* The lines of `text` that do not begin with `prefix`, into `kept` of CHILD_TEXT_BYTES. */

@@ -4,11 +4,10 @@
  * Does not: know whether it is preloaded.
  *
  *   client name | unversioned | default | main | error | none | probe | vain | threads | next
- *   client path FILE               says too whether the program is a privileged one
+ *   client path FILE               also prints whether the program is privileged
  *   client plugin FILE local | deepbind | namespace
  *   client fork before | after
- *   client stripped COMMAND...     runs the command with an empty environment but for the library path
- */
+ *   client stripped COMMAND...     runs the command with an empty environment except for the library path */
 #include "client.h"
 
 #include <pthread.h>
@@ -65,7 +64,7 @@ static int probe(void)
     return 0;
 }
 
-/* A driver that everybody sees, and a name that it does not have. */
+/* Look up a missing name in a driver with global visibility. */
 static int look_in_vain(void)
 {
     void *driver = open_driver("libcuda.so.1", RTLD_GLOBAL), *program = dlopen(NULL, RTLD_NOW);

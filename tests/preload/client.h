@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what every client of the preload tests does once it has found the driver: allocate a block,
- * return it, and print what it saw. Lines that begin with "from" name the object that a function
- * came from; all others must be the same with and without the preload.
- * Does not: find the driver; that is what the clients differ in.
- */
+ * Owns: the common part of all clients of the preload tests: allocate a block, free it, and print
+ * the results. Lines that begin with "from" name the object that exports a function; all others
+ * must be the same with and without the preload.
+ * Does not: find the driver; the clients differ in that. */
 #ifndef FLW_TESTS_PRELOAD_CLIENT_H
 #define FLW_TESTS_PRELOAD_CLIENT_H
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a loop of dlsym calls, for counting what one costs with and without the preload.
+ * Owns: a loop of dlsym calls, to count their cost with and without the preload.
  * Does not: count; dlsym_cost.sh does, inside call_many.
  *
- *   dlsym_cost COUNT hooked | driver | library | default
- */
+ *   dlsym_cost COUNT hooked | driver | library | default */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the echoing driver and its client agree on. Every hooked entry point takes whole numbers and
- * pointers alone, so each can be called with twelve longs; a wrapper that passes on what it got passes
- * the first of them, as many as the entry point has, in their order.
- * Does not: mind what they mean.
- */
+ * Owns: the agreement of the echoing driver and its client. Every hooked entry point takes only
+ * integers and pointers, so each can be called with twelve longs; a correct wrapper passes on the
+ * first of them, as many as the entry point has, in order.
+ * Does not: interpret the values. */
 #ifndef FLW_TESTS_PRELOAD_ECHO_H
 #define FLW_TESTS_PRELOAD_ECHO_H
 
@@ -23,7 +22,7 @@ struct echo {
 /* Of the driver. */
 const struct echo *echo_last(void);
 
-/* What entry point number `hook` answers. */
+/* Return the result of entry point number `hook`. */
 static inline int echo_answer(int hook)
 {
     return 10000 + hook;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a program that calls every hooked entry point, linked, and compares what reached the driver, and
- * what came back, with what it gave.
- * Does not: need the preload; without it the driver is called at once.
- */
+ * Owns: a program that calls every hooked entry point and compares arguments and results with
+ * those in the driver.
+ * Does not: need the preload; without it the driver is called directly. */
 #include "echo.h"
 
 #include <dlfcn.h>

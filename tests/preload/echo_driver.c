@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a libcuda.so.1 that has every hooked entry point; each writes down what it was given.
- * Does not: do anything with it.
- */
+ * Owns: a libcuda.so.1 with every hooked entry point; each records its arguments.
+ * Does not: do anything else. */
 #include "echo.h"
 
 static struct echo last;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: somebody else's preload, in three kinds: RIVAL_EXPORTS has a cuMemAlloc_v2 of its own,
- * RIVAL_ANSWERS hooks dlsym and answers with that one, RIVAL_WATCHES hooks dlsym and answers with what
- * it found.
- * Does not: allocate memory. At exit it says how often it was asked.
- */
+ * Owns: another preload, in three kinds: RIVAL_EXPORTS has a cuMemAlloc_v2 of its own,
+ * RIVAL_ANSWERS hooks dlsym and returns that one, RIVAL_WATCHES hooks dlsym and returns the real
+ * function.
+ * Does not: allocate memory. At exit it prints the number of its calls. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +49,7 @@ EXPORT void *dlsym(void *handle, const char *name)
     asked++;
     void *(*plain)(void *, const char *) = NULL;
     memcpy(&plain, &found, sizeof plain);
-    found = plain(RTLD_NEXT, "dlsym"); /* a chain: whoever stands behind it */
+    found = plain(RTLD_NEXT, "dlsym"); /* a chain: the next library's */
 #endif
     memcpy(&next, &found, sizeof next);
 #if defined(RIVAL_ANSWERS)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what allocating and freeing through the driver's entry points costs, whatever stands in front of
- * them: nanoseconds of the host, and on the simulated driver what its latency model adds up and how
- * often an epoch called it. Does not: know whether it is preloaded.
+ * Owns: the cost of allocating and freeing through the driver's entry points: nanoseconds on the
+ * host, and, on the simulated driver, the modelled time and the number of calls in an epoch. Does
+ * not: know whether it is preloaded.
  *
  *   pair_bench WHAT [BYTES] [COUNT]
  *
  *   pair    allocate and free one block          loop   the same without a call
- *   id      ask for the context's id             churn  replace a random one of 64 blocks, 512 B..64 MiB
- */
+ *   id      query the context's id               churn  replace a random one of 64 blocks, 512 B..64 MiB */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>

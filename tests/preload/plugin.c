@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a plug-in that finds the driver for itself, and a symbol of its own by RTLD_DEFAULT, which the
- * C library answers by looking who called.
- * With PLUGIN_EARLY defined it does so in its constructor, while the loader holds its lock.
- * Does not: know how it was opened.
- */
+ * Owns: a plug-in that finds the driver itself, and a symbol of its own by RTLD_DEFAULT, for which
+ * the C library inspects the caller. With PLUGIN_EARLY it does so in its constructor, while the
+ * loader holds its lock.
+ * Does not: know how it was opened. */
 #include "client.h"
 
 __attribute__((visibility("default"))) int plugin_run(void);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the preloaded tests of pools share: the driver as the program sees it, short ways to its
- * calls, a process for each case: a driver is initialised once in each.
- */
+ * Owns: helpers of the preloaded tests of pools: the driver as the program sees it, its calls, and
+ * a process for each case, because a driver is initialised once in each process. */
 #ifndef FLW_TESTS_PRELOAD_POOL_BED_H
 #define FLW_TESTS_PRELOAD_POOL_BED_H
 
@@ -115,7 +114,7 @@ struct pool_case {
 #name, name, group \
     }
 
-/* In a process of its own, whose driver nobody has touched. */
+/* Run a case in a process with an unused driver. True if it passes. */
 static inline bool passes(const struct pool_case *one)
 {
     fflush(NULL);
@@ -132,7 +131,7 @@ static inline bool passes(const struct pool_case *one)
     return is_right;
 }
 
-/* The cases of a group, argv[1] ("cache"), or one of them, argv[2]. The exit status. */
+/* Run the cases of a group, argv[1] ("cache"), or one of them, argv[2]. Returns the exit status. */
 static inline int pool_main(const struct pool_case *cases, size_t count, int argc, char **argv)
 {
     const char *group = argc > 1 ? argv[1] : "cache", *only = argc > 2 ? argv[2] : NULL;

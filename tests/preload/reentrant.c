@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a libcuda.so.1 that answers cuGetProcAddress by dlsym on itself, under its own pthread_once, and
- * whose cuMemAlloc_v2 asks again while it allocates: what a hook with a lock, or one that answers the
- * driver with a wrapper, would hang or loop on.
- * With APART defined cuGetProcAddress answers with other addresses than dlsym does, as a driver may.
- * Does not: have memory.
- */
+ * Owns: a libcuda.so.1 that implements cuGetProcAddress by dlsym on itself, under its own
+ * pthread_once, and whose cuMemAlloc_v2 looks itself up while it allocates. A hook with a lock, or
+ * one that returns a wrapper to the driver, would hang or recurse. With APART cuGetProcAddress
+ * returns other addresses than dlsym does, as a driver may.
+ * Does not: have memory. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -32,7 +31,7 @@ static void *self;
 static void open_self(void)
 {
     self = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    /* This is the look-up that hung a hook which had a once of its own. */
+    /* This lookup hung a hook with a pthread_once of its own. */
     if (dlsym(self, "cuMemAlloc_v2") == NULL) {
         printf("the driver does not find itself\n");
     }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: every entry point of the driver's list, weak and without use, for a driver of tests that is to
- * have them all and answers only some.
- * Does not: answer any.
- */
+ * Owns: every entry point in the driver's list as a weak, unused function, for test drivers that
+ * must export all and implement some. */
 #include "driver/driver_types.h"
 #include "driver/entry_points.h"
 

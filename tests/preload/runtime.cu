@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a program of the CUDA runtime as nvcc builds it. On a simulated driver the runtime refuses to
- * begin (36 or 103), after it has looked up all that it wants; what it was given is asked of the preload.
- */
+ * Owns: a program of the CUDA runtime as nvcc builds it. On a simulated driver the runtime refuses
+ * to start (36 or 103), after it has looked up all entry points; the preload counts the results. */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <stdio.h>

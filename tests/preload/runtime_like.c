@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a client that finds the driver as the CUDA runtime does: one dlopen, one dlsym, then 440 requests
- * by version in two flag values, of which the first has an empty name and version 0 and two ask for
- * cuGetProcAddress itself. Then it allocates and frees blocks by what it got.
- * Does not: check what the runtime checks of a driver; no simulated one can pass that.
- */
+ * Owns: a client that finds the driver as the CUDA runtime does: one dlopen, one dlsym, then 440
+ * requests by version in two flag values, of which the first has an empty name and version 0 and
+ * two request cuGetProcAddress itself. Then it allocates and frees blocks.
+ * Does not: check the driver as the runtime does; no simulated driver can pass that. */
 #include "client.h"
 #include "runtime_names.h"
 
@@ -35,7 +34,7 @@ static void *request(const char *base, int version, cuuint64_t flags)
     return address;
 }
 
-/* What the runtime keeps, by the names of client.h. */
+/* Return the function kept by the runtime under this name of client.h. */
 static void *find_kept(void *context, const char *name)
 {
     static const struct {

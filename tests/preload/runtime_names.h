@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the base names that the runtime look-alike asks for, with versions of cudaTypedefs.h: 363 plain
- * ones, which with the empty name and cuGetProcAddress twice are 366 requests, and 74 per-thread ones.
- * Does not: say that each is there; no driver has all.
- */
+ * Owns: the base names that the runtime look-alike requests, with versions of cudaTypedefs.h: 363
+ * plain ones, which with the empty name and cuGetProcAddress twice are 366 requests, and 74
+ * per-thread ones. No driver has all of them. */
 #ifndef FLW_TESTS_PRELOAD_RUNTIME_NAMES_H
 #define FLW_TESTS_PRELOAD_RUNTIME_NAMES_H
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A library to preload in the place of the real one, for tests of the command that launches: it joins
- * the run's page and says there what STAND_IN says (a number, the flags of runpage.h).
- * Does not: hook anything.
- */
+ * A library in the place of the preload library, for tests of the command that launches: it joins
+ * the run's page and writes the value of STAND_IN there (a number, the flags of runpage.h).
+ * Does not: hook anything. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

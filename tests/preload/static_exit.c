@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program without a loader and without a C library, for which there are archives only where somebody
- * has installed them: it exits with 5.
- */
+ * A program without a loader and a C library, for machines without static archives: it exits with
+ * 5. */
 void _start(void);
 
 void _start(void)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of the audit without a program under it: verdicts, fill kernels, sites, and the page that
- * keeps them.
- */
+ * Owns: tests of the audit without a program: verdicts, fill kernels, sites, and the page that
+ * stores them. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -58,7 +57,7 @@ static void known_fill_kernels_are_read_and_others_are_not(void **state)
     assert_true(reading.address == pointer && reading.bytes == 4000);
     assert_true(reading.is_value_read && reading.is_zero);
     assert_false(flw_fillkernel_read(kernel, torch_one, 3).is_zero);
-    assert_int_equal(flw_fillkernel_read(kernel, torch, 2).address, 0); /* not its shape */
+    assert_int_equal(flw_fillkernel_read(kernel, torch, 2).address, 0); /* not its argument list */
 
     reading = flw_fillkernel_read(flw_fillkernel_find("cupy_fill__float32"), cupy, 2);
     assert_true(reading.address == BASE && reading.bytes == 1000 && reading.is_zero);
@@ -79,8 +78,7 @@ static void known_fill_kernels_are_read_and_others_are_not(void **state)
 static char folder[] = "/tmp/fallow_audit_XXXXXX";
 static struct flw_auditpage *page;
 
-/* Starts an audit in a child of its own, since there is one a process, and checks what `body` left
- * on the page. */
+/* Run `body` with an audit in a child, since a process has one, and check the page. */
 static void in_a_child(void (*body)(void), const struct flw_audit_config *config)
 {
     struct flw_audit_config own = config != NULL ? *config : (struct flw_audit_config){0};
@@ -156,7 +154,8 @@ static void fills_in_order(void)
     MUST(fill(BASE, 16, true).verdict == FLW_AUDIT_FOREIGN);
     flw_audit_alloc(BASE, MIB);
     MUST(fill(BASE, 16, false).verdict == FLW_AUDIT_NONZERO);
-    MUST(fill(BASE + 8, 16, true).verdict == FLW_AUDIT_REUSED); /* what is not zero is a use */
+    MUST(fill(BASE + 8, 16, true).verdict == FLW_AUDIT_REUSED); /* a fill with other bytes is a
+                                                                    use */
     MUST(fill(BASE + 64, 16, true).verdict == FLW_AUDIT_CANDIDATE);
     flw_audit_touch(BASE + MIB - 1);
     MUST(fill(BASE + 128, 16, true).verdict == FLW_AUDIT_REUSED);
@@ -218,7 +217,7 @@ static void launches_in_order(void)
     flw_audit_alloc(BASE + 10 * MIB, MIB);
     launch_of("any_kernel", NULL, 0, &judgement); /* not readable: every block counts as touched */
     MUST(fill(BASE + 8 * MIB, MIB, true).verdict == FLW_AUDIT_REUSED);
-    flw_audit_alloc(BASE + 12 * MIB, MIB); /* but not what is allocated later */
+    flw_audit_alloc(BASE + 12 * MIB, MIB); /* later allocations are not affected */
     MUST(fill(BASE + 12 * MIB, MIB, true).verdict == FLW_AUDIT_CANDIDATE);
     flw_audit_alloc(BASE + 14 * MIB, MIB);
     flw_audit_touch_all(FLW_AUDIT_GRAPH);
@@ -291,7 +290,7 @@ static void a_site_on_trial_is_the_same_in_the_next_run(void **state)
 {
     struct flw_audit_config config = {.poison = 0xff};
     uint64_t here = 0, there = 0;
-    volatile int runs = 2; /* both from one place, since callers tell sites apart */
+    volatile int runs = 2; /* one source line, since sites are identified by callers */
     for (int i = 0; i < runs; i++) {
         config.trial_id = there;
         in_a_child(two_sites, &config);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `fallow audit` from outside, over a program that opens the driver by name and finds the simulated
- * one: what it calls a candidate and what not, trials of a fill that is needed and of one that is not,
- * programs that end badly, mistakes. FALLOW_COMMAND names the program, AUDIT_CLIENT the audited one,
- * AUDIT_SCRIPT one in Python, AUDIT_DRIVER the folder with libcuda.so.1.
- */
+ * `fallow audit` as a command, over a program that opens the driver by name and finds the
+ * simulated one: candidates, trials of a fill that is needed and of one that is not, programs that
+ * fail, usage errors. FALLOW_COMMAND names the command, AUDIT_CLIENT the audited program,
+ * AUDIT_SCRIPT one in Python, AUDIT_DRIVER the folder with libcuda.so.1. */
 #include "support/test_command.h"
 
 static int audit(const char *line)
@@ -17,7 +16,7 @@ static int audit(const char *line)
     return command_run(whole);
 }
 
-/* A report in JSON; the candidates and the fills of it. */
+/* Check the candidates and fills in a JSON report. */
 static void expect_counts(const char *deed, unsigned candidates, unsigned fills)
 {
     char line[128];
@@ -30,7 +29,7 @@ static void expect_counts(const char *deed, unsigned candidates, unsigned fills)
     }
 }
 
-/* The site, as the last report in JSON has it, in whose frames the function is. */
+/* Find the site in the last JSON report with the function in its frames. */
 static void find_site(const char *function, char site[13])
 {
     char quoted[64];
@@ -47,7 +46,7 @@ static void find_site(const char *function, char site[13])
     fail_msg("no site has %s: %s", function, out_text);
 }
 
-/* ---- what is a candidate */
+/* ---- candidates */
 
 static void sites_are_listed_with_their_callers_and_the_dearest_first(void **state)
 {
@@ -94,7 +93,7 @@ static void a_kernel_known_as_a_fill_is_one(void **state)
     flw_test_expect_in(out_text, "FillFunctor");
     find_site("do_kernel", site);
     snprintf(line, sizeof line, "$A --trial %s -- $C kernel", site);
-    assert_int_equal(audit(line), 1); /* it wants zeros */
+    assert_int_equal(audit(line), 1); /* needs the zeros */
     flw_test_expect_in(out_text, "1 fill was given 0xff");
 }
 
@@ -111,15 +110,14 @@ static void launches_that_cannot_be_read_touch_every_block(void **state)
 
 static void graphs_are_counted_and_touch_every_block(void **state)
 {
-    expect_counts("graph", 2, 4); /* before the graph's launch, and of what was allocated after
-                                     it */
+    expect_counts("graph", 2, 4); /* before the graph's launch, and of a later allocation */
     assert_int_equal(command_number("", "captured"), 1);
     assert_int_equal(command_number("", "graph_launches"), 1);
 }
 
 static void when_a_context_ends_no_block_counts_as_untouched(void **state)
 {
-    expect_counts("context", 1, 2); /* addresses may come again as memory that is not followed */
+    expect_counts("context", 1, 2); /* addresses may be reused for memory that is not tracked */
     assert_int_equal(command_number("", "reused"), 1);
     assert_int_equal(command_number("", "hidden_work"), 1);
 }
@@ -182,7 +180,7 @@ static void lines_of_a_script_are_sites_of_their_own(void **state)
     }
     assert_int_equal(audit("$A -o report -- python3 $AUDIT_SCRIPT && cat report"), 0);
     if (strncmp(out_text, "lines\n", 6) != 0) {
-        skip(); /* a Python that keeps its lines to itself */
+        skip(); /* this Python does not expose its lines */
     }
     flw_test_expect_in(out_text, "2 candidate sites, 3 of 3 fills");
     flw_test_expect_in(out_text, "line audit_script.py:19 in fill\n");
@@ -201,7 +199,8 @@ static void memory_of_the_pool_is_followed_as_the_drivers(void **state)
         snprintf(line, sizeof line, "$A --json --mode %s -- $C two", modes[i]);
         assert_int_equal(audit(line), 0);
         assert_int_equal(command_number("", "candidates"), 4);
-        assert_int_equal(command_number("", "blocks"), 4); /* allocated, not asked of the driver */
+        assert_int_equal(command_number("", "blocks"), 4); /* allocated, not returned by the
+                                                               driver */
         find_site("zero_for_the_sum", needed);
         snprintf(line, sizeof line, "$A --trial %s --mode %s -- $C two", needed, modes[i]);
         assert_int_equal(audit(line), 1);

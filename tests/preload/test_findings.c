@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of what `fallow audit` makes of pages: sites of several processes put together, order,
- * symbols, figures that are bounds, files that are no pages.
- */
+ * Owns: tests of merged audit pages: sites of several processes, order, symbols, upper bounds, and
+ * damaged files. */
 #include "support/test.h"
 
 #include <dlfcn.h>
@@ -100,7 +99,7 @@ static void functions_are_named_from_the_file(void **state)
     flw_findings_finish(&findings);
 }
 
-/* A program's file with every kind of damage must not be believed beyond its end. */
+/* Damage of any kind in a program's file must not cause a read beyond its end. */
 static void a_damaged_program_file_gives_no_names_and_no_fault(void **state)
 {
     uint64_t seed = flw_test_seed("findings symbols");

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tests of how programs come to the hooks. Each runs a client twice, without and with the
- * preload: what the client saw must be the same but for the objects that functions came from.
- * Does not: test what a wrapper does.
- */
+ * Owns: the tests of the ways to reach the hooks. Each runs a client twice, without and with the
+ * preload: the outputs must be the same except for the objects that export functions.
+ * Does not: test the wrappers. */
 #include "support/emulator.h"
 #include "support/test.h"
 
@@ -14,7 +13,7 @@
 #include "preload/runpage.h"
 
 #define OURS    "libfallow-preload.so"
-#define DRIVERS "libcuda.so" /* and perhaps its version: as it was opened */
+#define DRIVERS "libcuda.so" /* with or without a version, as opened */
 
 static struct child plain, hooked;
 static char plain_words[CHILD_TEXT_BYTES], hooked_words[CHILD_TEXT_BYTES];
@@ -46,7 +45,7 @@ static void compare(void)
     assert_string_equal(hooked_words, plain_words);
 }
 
-/* Both runs, with the same words said. */
+/* Run the client without and with the preload, with the same arguments. */
 static void run_both(const char *const *argv, const char *folder)
 {
     run(&plain, argv, folder, NULL, NULL);
@@ -55,7 +54,7 @@ static void run_both(const char *const *argv, const char *folder)
     assert_string_equal(plain.err, "");
 }
 
-/* What the process says of itself on a page of `fallow run`, when it has run to its end: its flags. */
+/* Run the process to its end; return its flags in the page of `fallow run`. */
 static unsigned run_on_a_page(const char *const *argv, const char *folder)
 {
     char setting[64];
@@ -67,7 +66,7 @@ static unsigned run_on_a_page(const char *const *argv, const char *folder)
     assert_non_null(page);
     run(&hooked, argv, folder, PRELOAD, setting);
     close(file);
-    assert_string_equal(hooked.err, ""); /* the page is told, and nobody else */
+    assert_string_equal(hooked.err, ""); /* written to the page only */
     assert_int_equal(atomic_load(&page->place_count), 1);
     unsigned flags = atomic_load(&page->places[0].flags);
     munmap(page, sizeof *page);
@@ -89,7 +88,8 @@ static void assert_hooked(const char *name)
     assert_non_null(strstr(plain.out, line));
 }
 
-/* Every hooked name that clients use comes from us, no other does, and the client worked. */
+/* Check that we export every hooked name that clients use, and no other, and that the client
+ * succeeded. */
 static void assert_reached(void)
 {
     assert_int_equal(plain.status, 0);
@@ -181,7 +181,7 @@ static void a_namespace_of_its_own_goes_past_us_and_is_reported(void **state)
     run_both(argv, DRIVER_FOLDER);
     assert_int_equal(plain.status, 0);
     assert_null(strstr(hooked.out, OURS));
-    assert_string_equal(hooked.err, ""); /* what is over there cannot be seen from here */
+    assert_string_equal(hooked.err, ""); /* the other namespace is invisible from here */
     assert_int_equal(run_on_a_page(argv, DRIVER_FOLDER),
                      FLW_RUNPAGE_LOADED | FLW_RUNPAGE_PASSED | FLW_RUNPAGE_ENDED);
 }
@@ -369,7 +369,7 @@ static void off_is_off(void **state)
     }
 }
 
-/* The driver refuses everything here, so trace and audit have nothing to say of it either. */
+/* The driver refuses everything here, so trace and audit have nothing to report. */
 static void a_wrapper_that_has_nothing_to_do_calls_the_real_one_and_nothing_else(void **state)
 {
     static const char *const modes[] = {"mode:off", "mode:trace", "mode:audit"};
@@ -384,8 +384,8 @@ static void a_wrapper_that_has_nothing_to_do_calls_the_real_one_and_nothing_else
     }
 }
 
-/* With another preload, in both orders, a program runs as with that one alone, and a line says so:
- * `line_behind` where the other one is first. */
+/* Check that with another preload, in both orders, a program runs as with that one alone, with a
+ * line of output: `line_behind` if the other is first. */
 static void assert_gives_way(const char *const *argv, const char *rival, const char *line_behind)
 {
     char both[4096];
@@ -414,7 +414,7 @@ static void we_give_way_to_another_that_exports(void **state)
 static void we_give_way_to_another_that_answers_dlsym(void **state)
 {
     assert_gives_way((const char *[]){CLIENT, "name", NULL}, RIVAL_ANSWERS,
-                     "another preload's dlsym"); /* it asks nobody behind it */
+                     "another preload's dlsym"); /* it queries no later library */
     assert_non_null(strstr(plain.out, "rival was asked: 1"));
     assert_gives_way((const char *[]){LINKED, NULL}, RIVAL_ANSWERS, "interposes cuMemAlloc_v2 too");
 }
@@ -461,7 +461,7 @@ static void a_program_of_nvcc_with_the_static_runtime_is_reached(void **state)
         skip();
     }
     assert_runtime_is_reached((const char *[]){RUNTIME_STATIC, NULL}, DRIVER_FOLDER);
-    assert_non_null(strstr(plain.out, "cudaMalloc ")); /* whatever it says: the same */
+    assert_non_null(strstr(plain.out, "cudaMalloc ")); /* the same result, success or not */
 }
 
 static void a_program_of_nvcc_with_the_shared_runtime_is_reached(void **state)

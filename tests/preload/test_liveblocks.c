@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of the blocks that an audit follows: found by any address inside, and what of each is
- * filled.
- */
+ * Owns: tests of the audit's tracked blocks: lookup by any address inside, and the filled part of
+ * each. */
 #include "support/test.h"
 
 #include <stdbool.h>

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proves: a program on the driver, with the preload library in front of it, gets its memory from a pool
- * and notices nothing else: what it frees stays its own until earlier work of every stream is done,
- * captures live on, questions are answered about its blocks and no others.
+ * Proves: a program on the driver with the preload gets its memory from a pool and observes no
+ * other difference: freed memory is not reused until earlier work of every stream is done,
+ * captures survive, and queries work on its blocks.
  *
- * It runs preloaded (ctest sets the environment) and knows of the library only that its figures differ;
- * the group "none" runs without, since its cases are true of the driver alone too.
- */
+ * It runs preloaded (ctest sets the environment), and only its statistics differ. The group "none"
+ * runs without the preload, because its cases also hold for the driver alone. */
 #include "preload/pool_bed.h"
 
 static void a_warm_pair_asks_the_driver_for_no_memory(void)
@@ -96,8 +95,8 @@ static void memory_of_other_calls_is_the_drivers(void)
     EXPECT(calls("cuMemFree_v2") == frees + 3);
 }
 
-/* Preloaded or not, small or large: cuMemFree and cuMemFreeAsync take what cuMemAlloc and cuMemAllocAsync
- * gave, once. */
+/* With and without the preload, for small and large blocks, cuMemFree and cuMemFreeAsync each free
+ * blocks of cuMemAlloc and cuMemAllocAsync, once. */
 static void either_call_frees_what_either_gave(void)
 {
     static const size_t sizes[] = {3000, 3 * MIB};
@@ -177,14 +176,14 @@ static void a_capture_lives_through_allocations(void)
     EXPECT(calls("cuCtxRecordEvent") > 0);
 }
 
-/* However it ends, epochs are closed again. */
+/* Epochs are closed again after every kind of end. */
 static void captures_that_fail_are_counted_out(void)
 {
     begin();
     CUstream stream = hidden_stream(), other = hidden_stream();
     CUgraph graph = NULL;
     MUST(sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    EXPECT(sim.cu.cuCtxSynchronize() != CUDA_SUCCESS); /* kills it */
+    EXPECT(sim.cu.cuCtxSynchronize() != CUDA_SUCCESS); /* ends the capture */
     EXPECT(sim.cu.cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS);
     free_many(3000, 1000);
     uint64_t records = calls("cuCtxRecordEvent");
@@ -264,7 +263,7 @@ static void what_idles_leaves_the_reserve_alone(void)
     CUdeviceptr large = allocate(210 * MIB); /* would leave less than the default of 512 MiB */
     EXPECT(flw_sim_read_ledger(&sim).given_bytes <= 512 * MIB);
     free_block(large);
-    free_block(allocate(900 * MIB)); /* what the program itself wants it gets */
+    free_block(allocate(900 * MIB)); /* the program's own request succeeds */
 }
 
 /* Replace sixteen blocks of about 32 MiB in turn by blocks of slightly different sizes, while the device works: at the
@@ -332,7 +331,7 @@ static void only_blocks_of_their_own_are_exported(void)
     EXPECT(get_handle(&handle, small) == (is_ipc ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED));
     MUST(get_handle(&handle, large));
     uint64_t frees = calls("cuMemFree_v2");
-    free_block(large); /* not kept: its next owner is to have another handle */
+    free_block(large); /* not kept: its next owner needs another handle */
     EXPECT(calls("cuMemFree_v2") == frees + 1);
     EXPECT(sim.cu.cuMemFree_v2(large) == CUDA_ERROR_INVALID_VALUE);
     large = allocate(4 * MIB);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proves: pools of a preloaded program come and go with its contexts, whoever makes or ends those, from
- * any thread; and what fails for good in the driver fails for the program.
+ * Proves: pools of a preloaded program are created and destroyed with its contexts, by any thread;
+ * and permanent driver errors are returned to the program.
  *
- * It runs preloaded (ctest sets the environment) and knows of the library only that its figures differ.
- */
+ * It runs preloaded (ctest sets the environment), and only its statistics differ. */
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -24,7 +23,7 @@ static void a_context_takes_its_memory_along(void)
     MUST(sim.cu.cuCtxSetCurrent(context));
     EXPECT(sim.cu.cuMemFree_v2(gone) != CUDA_SUCCESS); /* the driver's own answer */
     EXPECT(sim.cu.cuMemFree_v2(large) != CUDA_SUCCESS);
-    MUST(sim.cu.cuCtxCreate_v2(&third, 0, 0)); /* the handle comes again, and the addresses */
+    MUST(sim.cu.cuCtxCreate_v2(&third, 0, 0)); /* the handle and the addresses are reused */
     CUdeviceptr again = allocate(3000);
     free_block(again);
     EXPECT(sim.cu.cuMemFree_v2(again) == CUDA_ERROR_INVALID_VALUE);
@@ -133,7 +132,7 @@ static void find_greens(void)
     }
 }
 
-/* Of device 0, with its context current. */
+/* Make a green context of device 0 current. */
 static CUgreenCtx begin_green(void)
 {
     unsigned char resource[256];
@@ -156,7 +155,7 @@ static CUstream green_stream(CUgreenCtx green)
     return stream;
 }
 
-/* Its memory is the primary context's: it is there when the green context is not, for everybody. */
+/* Its memory belongs to the primary context and outlives the green one. */
 static void a_green_contexts_memory_outlives_it(void)
 {
     begin();
@@ -179,7 +178,7 @@ static void a_green_contexts_memory_outlives_it(void)
     EXPECT(comes_again(large, 4 * MIB, 100));
     EXPECT(calls("cuMemAlloc_v2") - allocs < 100);
     for (int i = 0; i < 300;
-         i++) { /* homes of green contexts go with them: there is room for 256 */
+         i++) { /* entries of green contexts end with them: the table holds 256 */
         green = begin_green();
         free_block(allocate(3000));
         MUST(greens.destroy(green));
@@ -362,7 +361,7 @@ static void contexts_come_and_go_beside_allocations(void)
     }
 }
 
-/* Several threads make the first allocation of a primary context while another lets its share go. */
+/* Several threads make the first allocation of a primary context while another releases it. */
 static pthread_barrier_t together;
 
 static void *allocate_first(void *unused)

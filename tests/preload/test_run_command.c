@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `fallow run` and `fallow record` from outside, with a library in the real one's place that says what
- * the case wants to be said: exit codes, signals, the environment, mistakes, why no hook was reached,
- * two patterns compared. FALLOW_COMMAND names the program, STAND_IN_LIBRARY the library, STATIC_EXIT
- * a static program.
- */
+ * `fallow run` and `fallow record` as commands, with a library in the preload's place that reports
+ * the flags of each case: exit codes, signals, the environment, usage errors, reasons for no hook,
+ * comparison of two patterns. FALLOW_COMMAND names the command, STAND_IN_LIBRARY the library,
+ * STATIC_EXIT a static program. */
 #include "support/test_command.h"
 
 #include <sys/statvfs.h>
 
 #include "preload/runpage.h"
 
-/* $R, $O: run and record with the library that stands in, as `flags` says. */
+/* $R, $O: run and record with the stand-in library that reports `flags`. */
 static int run(unsigned flags, const char *line)
 {
     char whole[1600];
@@ -28,14 +27,14 @@ static void expect_out(const char *text)
     assert_string_equal(out_text, text);
 }
 
-/* Runs; standard error is one line with `what` in it. */
+/* Run the line; expect one line with `what` on standard error. */
 static void expect_line(unsigned flags, const char *line, int code, const char *what)
 {
     assert_int_equal(run(flags, line), code);
     command_expect_one_line(what);
 }
 
-/* ---- the command as it is */
+/* ---- exit codes, signals, environment */
 
 static void exit_codes_and_signals_are_the_commands(void **state)
 {
@@ -72,10 +71,10 @@ static void exec_becomes_the_command(void **state)
     char *second = strchr(out_text, '\n') + 1;
     assert_int_equal(strtol(out_text, NULL, 10), strtol(second, NULL, 10));
     assert_true(strtol(second, NULL, 10) > 0);
-    assert_string_equal(error_text, ""); /* nothing is known, so nothing is said */
+    assert_string_equal(error_text, ""); /* nothing is known, so there is no message */
 }
 
-/* A child that shortens the run's page cannot kill the command that reads it. */
+/* A child that shortens the run's page cannot crash the command that reads it. */
 static void a_child_cannot_cut_the_page_of_its_parent(void **state)
 {
     assert_int_equal(run(FLW_RUNPAGE_REACHED, "CUT_PAGE=1 $R -- sh -c 'exit 3'"), 3);
@@ -138,14 +137,14 @@ static void mistakes_are_named(void **state)
     command_expect_error("$F record -o - -- true", 2, "a trace goes to a file");
     command_expect_error("$F run --stats '' -- true", 2, "--stats '' is empty; give it a value");
     command_expect_error("$F record -o '' -- true", 2, "--output '' is empty");
-    /* "What any subcommand writes under a name that ends in .xz, .gz or .zst is packed", or is refused. */
+    /* A name that ends in .xz, .gz or .zst is compressed, or refused. */
     command_expect_error("$F record -o x.ftrace.gz -- true", 2, "give a name without .gz");
     command_expect_error("$F run --trace x.ftrace.xz -- true", 2, "give a name without .xz");
     command_expect_error("$F run --stats x.json.zst -- true", 2, "give a name without .zst");
     command_expect_error("FALLOW=stats:/x.gz $F run -- true", 2, "are not packed");
     command_expect_error("$F run --set foo:bar -- true", 2, "FALLOW has no key 'foo'");
     command_expect_error("FALLOW=mode:fast $F run -- true", 2, "FALLOW: 'mode:fast': give off");
-    /* As long as the system lets it be: the next thing is wrong. */
+    /* Run as long as the system allows: the next error is another. */
     command_expect_error(
         "FALLOW=$(printf 'mode:off,%.0s' $(seq 14500)) $F run --library no/lib.so -- true", 1,
         "looked for no/lib.so");
@@ -186,7 +185,7 @@ static void it_says_why_no_hook_was_reached(void **state)
     flw_test_expect_in(error_text, "env (");
     assert_int_equal(
         run(loaded | FLW_RUNPAGE_DRIVER, "$R -- sh -c 'exec env -i /bin/sh -c \"exit 6\"'"), 6);
-    assert_string_equal(error_text, ""); /* it could not say whether one was */
+    assert_string_equal(error_text, ""); /* it could not report a hook */
     expect_line(loaded, "$R -- $STATIC_EXIT", 5, "is statically linked");
     assert_int_equal(run(FLW_RUNPAGE_OFF, "$R -- true"), 0);
     assert_string_equal(error_text, "");

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is said at the end of a process, as a line and as JSON, of what the program `lender` did, and
- * that it is said once, whole or not at all. FALLOW_COMMAND, ALLOC_CLIENT, DRIVER_FOLDER as for mode trace; RIVAL
- * is another interposer.
- */
+ * The summary of the program `lender` at the end of a process, as a line and as JSON: printed
+ * once, completely or not at all. FALLOW_COMMAND, ALLOC_CLIENT, DRIVER_FOLDER as for mode trace;
+ * RIVAL is another interposer. */
 #include "support/test_command.h"
 
 /* $R: run; $L: the lender, on the simulated driver. */
@@ -79,7 +78,7 @@ static void pools_whose_context_has_ended_are_counted(void **state)
     assert_int_equal(command_number("\"all\"", "allocs"), 11);
     assert_int_equal(command_number("\"all\"", "frees"), 1);
     assert_int_equal(command_number("\"all\"", "live_blocks"), 1);
-    /* The second came after the first: what they held at most was never held together. */
+    /* The second pool existed after the first, so their peaks were not simultaneous. */
     assert_int_equal(command_number("\"all\"", "peak_requested_bytes"),
                      command_number("\"pools\"", "peak_requested_bytes"));
     assert_int_equal(command_number("\"all\"", "peak_reserved_bytes"),
@@ -107,7 +106,7 @@ static void each_process_that_used_the_driver_says_it(void **state)
         run("$R --mode trace --stats - -- sh -c true 2>&1 | grep -c 'mode trace' || true"), 0);
     assert_string_equal(out_text, "0\n");
     assert_int_equal(run("mkdir f; $R --mode trace --stats f/s.json -- $L fork; ls f"), 0);
-    flw_test_expect_in(out_text, "s.json\n"); /* the child has its own, if it says anything */
+    flw_test_expect_in(out_text, "s.json\n"); /* the child has its own line, if any */
 }
 
 /* One driver allocation serves all blocks although none is a hit, and unserved memory is listed. */

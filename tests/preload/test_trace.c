@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mode trace from outside: a program on the simulated driver runs as without Fallow, and what it
- * allocated and freed is in the file, which the other subcommands open. FALLOW_COMMAND names the
- * command, ALLOC_CLIENT the program, DRIVER_FOLDER where it finds its driver.
- */
+ * Mode trace as a command: a program on the simulated driver runs as without Fallow, and the file
+ * contains its allocations and frees, readable by the other subcommands. FALLOW_COMMAND names the
+ * command, ALLOC_CLIENT the program, DRIVER_FOLDER the driver's folder. */
 #include "support/test_command.h"
 
 #include "support/recording.h"
@@ -49,7 +48,7 @@ static void every_kind_of_memory_is_on_record(void **state)
     assert_false(find_block(trace, 1000)->freed);
     assert_true(find_block(trace, pitched)->freed);
     assert_true(find_block(trace, 3000)->freed);
-    /* A stream, the thread's own, and the one that stands for all without one. */
+    /* A stream, the thread's own, and the one for all blocks without a stream. */
     assert_int_equal(trace->stream_count, 3);
     assert_int_equal(find_block(trace, 4000)->stream, find_block(trace, 6000)->stream);
     assert_int_not_equal(find_block(trace, 4000)->stream, find_block(trace, 5000)->stream);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mode trace without a driver: what the tracer is told is in its files, which are named as promised,
- * and a process that is killed, forks or has no room on its disk loses no more than it must.
- */
+ * Mode trace without a driver: the tracer's input is in its files, with the documented names, and
+ * a process that is killed, forks or fills its disk loses no more than documented. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -23,8 +22,8 @@
 
 static char folder[] = "/tmp/fallow_tracer_XXXXXX";
 
-/* The tracer's state is a process's, so each case is a process. What it returns is its exit code;
- * -SIGNAL where it died of one. */
+/* Run a case in a process, because the tracer's state is per process. Returns its exit code, or
+ * -SIGNAL. */
 static int in_process(int (*body)(void))
 {
     int status;
@@ -62,7 +61,7 @@ static void begin(const char *path)
     flw_tracer_begin(&(struct flw_tracer_settings){.path = path});
 }
 
-/* ---- what is on record */
+/* ---- contents of a record */
 
 static void *hand_over(void *argument)
 {
@@ -116,8 +115,8 @@ static void two_threads_kinds_and_streams_are_on_record(void **state)
         tags |= 1u << trace->contexts[i].tag;
     }
     assert_int_equal(tags & 0xE,
-                     0xE); /* pitch, managed, async; plain is what a trace begins with */
-    assert_int_equal(trace->detail_count, 0); /* all that a detail could say is unknown */
+                     0xE); /* pitched, managed, stream-ordered; a trace begins with plain */
+    assert_int_equal(trace->detail_count, 0); /* all details are unknown */
     flw_trace_destroy(trace);
     drop("two.ftrace");
 }
@@ -219,7 +218,7 @@ static void the_second_process_of_a_run_puts_its_number_into_the_name(void **sta
     assert_int_equal(in_process(name_second), 0);
 }
 
-/* Without a page: the file itself says that somebody writes it. */
+/* Without a page: the file itself shows that it is being written. */
 static int record_beside(void)
 {
     int ends[2];
@@ -266,12 +265,12 @@ static void a_forked_child_leaves_the_file_alone_and_has_its_own(void **state)
     drop("beside.ftrace");
 }
 
-/* ---- what goes wrong */
+/* ---- failures */
 
 #define BEFORE_KILL 5000
 #define AT_KILL     10
 
-/* Waits until what is on record has been flushed, puts a little more and dies. */
+/* Wait until the records have been flushed, add a few more and die. */
 static int record_and_die(void)
 {
     struct stat facts;
@@ -316,7 +315,7 @@ static void *turn_between_places(void *argument)
     return NULL;
 }
 
-/* The second file's disk is full at once, and the end comes while threads are at it. */
+/* The second file's disk is full at once, and the process ends while threads record. */
 static int record_turning(void)
 {
     pthread_t threads[TURNING];
@@ -412,7 +411,7 @@ static void a_full_disk_ends_the_recording_with_one_line(void **state)
     assert_int_equal(in_process(record_to_full_disk), 0);
     assert_int_equal(in_process(record_to_limited_file), 0);
     struct flw_trace *trace =
-        flw_recording_read(folder, "limited.ftrace"); /* what there was room for */
+        flw_recording_read(folder, "limited.ftrace"); /* as much as there was room for */
     flw_trace_destroy(trace);
     drop("limited.ftrace");
 }

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A driver that keeps nothing and does nothing, but enough for a pool: memory is addresses counted up,
- * events are complete when they are recorded, one context is current for good. What a warm pair of
- * calls costs beside it is what the preload library makes of it; cuCtxGetId is a thread's variable, as
- * it must be in a real one.
- */
+ * A stateless driver, sufficient for a pool: memory is counted-up addresses, events are complete
+ * when recorded, one context is current for good. The remaining cost of a pair of calls is the
+ * preload library's; cuCtxGetId is a thread-local variable, as in a real driver. */
 #include <stdatomic.h>
 #include <stdint.h>
 

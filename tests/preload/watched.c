@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program that links the driver, holds 10 blocks of 100,000 bytes, says "ready", has a child that says
- * its number, and waits with it for the end of its input: what `fallow top` looks at in a process under
- * the preload library.
- */
+ * A program that links the driver, holds 10 blocks of 100,000 bytes, prints "ready", starts a
+ * child that prints its number, and waits with it for the end of its input: a target for `fallow
+ * top` under the preload library. */
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stress.fork_*: a program forks again and again beside threads that allocate, free, record,
- * publish and call the driver, with whatever malloc it runs on. An allocator's handlers of fork
- * stop every thread that wants memory; who waits for such a thread in a handler that runs later
- * waits for ever. A watchdog ends a program that stands still.
+ * stress.fork_*: a program forks repeatedly while its threads allocate, free, record, publish and
+ * call the driver, with the installed malloc. An allocator's fork handlers stop every thread that
+ * needs memory; a later handler that waits for such a thread waits for ever. A watchdog ends a
+ * program that hangs.
  *
- *   fork_beside [<part of the name of the file that malloc has to come from>]
- */
+ *   fork_beside [<part of the name of the file that exports malloc>] */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>

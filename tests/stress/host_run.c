@@ -61,14 +61,14 @@ static size_t any_size(struct worker *worker)
     return kind < 9 ? 1 + r % 8192 : kind < 15 ? 1 + r % (512 << 10) : 1 + r % (10 << 20);
 }
 
-/* The CPU writes a block when it has it: the ends say whose it is. */
+/* The CPU writes a new block; the marks at its ends identify the owner. */
 static void allocate(struct worker *worker, struct held *held)
 {
     void *block = NULL;
     size_t bytes = any_size(worker);
     fallow_status status = fallow_host_alloc(worker->shared->host, bytes, &block);
     if (status == FALLOW_OUT_OF_PINNED_MEMORY) {
-        return; /* the others hold it all */
+        return; /* the other threads hold all blocks */
     }
     expect(worker, status, "alloc");
     if (status == FALLOW_OK) {
@@ -78,7 +78,7 @@ static void allocate(struct worker *worker, struct held *held)
     }
 }
 
-/* A copy to or from the block: on the simulated device, an access to its bytes. */
+/* Copy to or from the block: on the simulated device, access its bytes. */
 static void use(struct worker *worker, const struct held *held, CUstream stream, bool is_write)
 {
     flw_sim_range range = {

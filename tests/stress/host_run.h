@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a random run of libfallow-host under the rule checker, on several threads, that says how many
- * rules were broken.
- */
+ * Owns: a random run of libfallow-host under the rule checker, on several threads. Returns the
+ * number of broken rules. */
 #ifndef FLW_TESTS_STRESS_HOST_RUN_H
 #define FLW_TESTS_STRESS_HOST_RUN_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the mutation suite's scenario of pools in context order: a block is freed while the device is
- * held, in one context or in another, and must not come again. Does not: finish the device's work.
- */
+ * Owns: the mutation suite's scenario of pools in context order: a block is freed while the device
+ * is held, in the same context or another, and must not be reused. Does not: finish the device's
+ * work. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 bool flw_mutant_epochs(const struct flw_sim *sim);
 
 #define BLOCK 40000u
-#define MANY  256 /* an epoch is closed over them */
+#define MANY  256 /* closes an epoch */
 #define MORE  1024
 
 static void must(bool holds)

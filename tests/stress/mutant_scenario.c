@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the fixed scenarios of the mutation suite: what random programs cannot know (is this free a
- * double one?) and what they meet too seldom (five streams in one slab, a stream that goes while
- * its blocks are held, a cache emptied beside its owner).
- */
+ * Owns: the fixed scenarios of the mutation suite: cases that random programs cannot judge (is
+ * this free a double one?) or meet too rarely (five streams in one slab, a stream retired while
+ * its blocks are held, a cache drained while its owner works). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -86,7 +85,7 @@ static void check_sizes(fallow_pool *pool, fallow_stream stream)
     }
 }
 
-/* The ledger never shows more than the limit, and after a trim what the pool says it holds. */
+/* The ledger never exceeds the limit, and after a trim equals the pool's statistics. */
 static void check_limit(const struct flw_sim *sim, fallow_stream stream)
 {
     const size_t limit = 33u << 20; /* no multiple of a handle */
@@ -157,7 +156,7 @@ static void order(struct bed *bed, CUstream from, CUstream to)
     must(bed->cu->cuStreamWaitEvent(to, bed->event, 0));
 }
 
-/* What the pool takes for idle goes back to the driver; work that still uses it is then found. */
+/* Release memory that the pool considers idle; the rule checker finds work that still uses it. */
 static void trim_now(struct bed *bed, const char *sentence)
 {
     expect(fallow_pool_trim(bed->pool, 0, 0, NULL) == FALLOW_OK, "a trim is refused");
@@ -191,7 +190,8 @@ static void check_slab_of_many_streams(const struct flw_sim *sim)
     }
 }
 
-/* A block freed with an announced use; its own stream goes; only the announced stream is done. */
+/* A block freed with an announced use: its own stream is retired; only the announced stream is
+ * done. */
 static void check_held_block_of_retired_stream(const struct flw_sim *sim)
 {
     struct bed bed;
@@ -212,8 +212,8 @@ static void check_held_block_of_retired_stream(const struct flw_sim *sim)
     }
 }
 
-/* A block that lies ready in the stream's cache is not the capture's: the graph would run with memory
- * that the stream goes on allocating. */
+/* A block in the stream's cache must not be used in a capture: the graph would use memory that the
+ * stream continues to allocate. */
 static void check_capture_beside_cache(const struct flw_sim *sim)
 {
     struct bed bed;
@@ -236,8 +236,8 @@ static void check_capture_beside_cache(const struct flw_sim *sim)
     }
 }
 
-/* A capture whose last launch is ordered before its stream's end; the stream is retired and its
- * handle is another's; then the capture is released. */
+/* A capture with its last launch ordered before its stream's end; the stream is retired and its
+ * handle reused; then the capture is released. */
 static void check_release_after_retire(const struct flw_sim *sim)
 {
     struct bed bed;
@@ -262,7 +262,7 @@ static void check_release_after_retire(const struct flw_sim *sim)
     expect(again == captured, "the simulated driver does not hand the handle out again");
     expect(fallow_capture_release(capture) == FALLOW_OK, "a release is refused");
     trim_now(&bed, "released memory goes at once");
-    must(bed.cu->cuStreamSynchronize(again)); /* idle but for what the pool recorded on it */
+    must(bed.cu->cuStreamSynchronize(again)); /* idle except for an event of the pool */
     trim_now(&bed, "released memory goes with a fence on a stranger's stream");
     must(bed.cu->cuCtxSynchronize());
     must(bed.cu->cuGraphExecDestroy(executable));
@@ -290,9 +290,8 @@ static void *drain_on(void *argument)
 #define HELD        8
 #define DRAIN_TURNS 300000
 
-/* One thread allocates and frees out of its cache while another empties it: no block is allocated
- * twice.
- */
+/* One thread allocates and frees through its cache while another drains it: no block is allocated
+ * twice. */
 static void check_drain_beside_owner(const struct flw_sim *sim)
 {
     struct bed bed;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the scenarios of the mutation suite in which one stream takes what others have freed: behind waits on the
- * device, for each of which one planted fault leaves one out, and without any, where it is complete.
- */
+ * Owns: the scenarios of the mutation suite in which one stream steals memory of others: after
+ * device waits, one of which each planted fault omits, and without a wait, if complete. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -110,7 +109,7 @@ static fallow_stats stats_of(struct bed *bed)
     return stats;
 }
 
-/* The driver refuses the wait that a steal makes: what it would have ordered stays its owner's. */
+/* The driver refuses the wait of a steal: the blocks stay with their owner. */
 static bool check_refused_wait(const struct flw_sim *sim)
 {
     struct bed bed;
@@ -123,7 +122,7 @@ static bool check_refused_wait(const struct flw_sim *sim)
     return harvest(&bed);
 }
 
-/* A block that a second stream still reads, and so does the first, which has freed it; a third writes. */
+/* A block still read by a second stream and by the first, which has freed it; a third writes. */
 static bool check_used_block(const struct flw_sim *sim)
 {
     struct bed bed;
@@ -141,7 +140,7 @@ static bool check_used_block(const struct flw_sim *sim)
     return harvest(&bed);
 }
 
-/* Two streams have left what together is large enough. */
+/* Only together are the free blocks of two streams large enough. */
 static bool check_neighbours(const struct flw_sim *sim)
 {
     struct bed bed;
@@ -155,7 +154,7 @@ static bool check_neighbours(const struct flw_sim *sim)
     return harvest(&bed);
 }
 
-/* The first has finished, and the second, whose fence was recorded before, has not. */
+/* The first stream has finished; the second, with an earlier fence, has not. */
 static bool check_unfinished_beside_finished(const struct flw_sim *sim)
 {
     struct bed bed;
@@ -188,7 +187,7 @@ static bool check_unfinished_beside_finished(const struct flw_sim *sim)
     return harvest(&bed);
 }
 
-/* All that a stream has freed is complete: it is found so, with no wait at all, once somebody has asked. */
+/* All blocks freed by a stream are complete: after a query they are found without a wait. */
 static bool check_owed_fence(const struct flw_sim *sim)
 {
     struct bed bed;
@@ -212,7 +211,7 @@ static bool check_owed_fence(const struct flw_sim *sim)
     return harvest(&bed);
 }
 
-/* Small blocks that a thread's cache keeps for a stream, freed behind its last fence, with that one done. */
+/* Small blocks in a thread's cache for a stream, freed after its last complete fence. */
 static bool check_ceded_cache(const struct flw_sim *sim)
 {
     enum {

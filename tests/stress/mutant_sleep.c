@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the fixed scenarios of the mutation suite for what outlives a block: memory that importers
- * have, addresses and contents over a sleep.
- */
+ * Owns: the fixed scenarios of the mutation suite for importers' memory, and for addresses and
+ * contents over a sleep. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

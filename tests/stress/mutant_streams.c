@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the scenarios of the mutation suite in which a stream is captured, retired or destroyed while another thread
- * uses it, or while threads still hold caches of it.
- */
+ * Owns: the scenarios of the mutation suite in which a stream is captured, retired or destroyed
+ * while another thread uses it, or while threads have caches for it. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -159,7 +158,7 @@ static void check_capture_beside_record(const struct flw_sim *sim)
     end();
 }
 
-/* ---- an event still due on a stream when its capture begins */
+/* ---- an event not yet recorded on a stream when its capture begins */
 
 static fallow_status look(void)
 {

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the mutation suite: every planted fault of base/mutant.h must be caught by the scenarios or
- * by random programs under the rule checker within a bounded number of operations, and the library
- * without a fault must pass all of them. A fault that survives fails the test.
+ * Owns: the mutation suite: the scenarios, or random programs under the rule checker, must catch
+ * every planted fault of base/mutant.h within a bounded number of operations, and pass without a
+ * fault. A fault that survives fails the test.
  *
  *   mutation [--only NAME] [--rounds N]
  *
  * Seeds are fixed, so a run can be repeated; with several threads the interleaving is not. Does
- * not: contain a fault.
- */
+ * not: contain a fault. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -53,7 +52,7 @@ static const char *const profiles[] = {
 
 struct outcome {
     bool is_caught;
-    char how[200]; /* a line that says what was noticed */
+    char how[200]; /* a line that describes the detection */
 };
 
 static char program[4096];
@@ -144,7 +143,7 @@ static struct outcome run(size_t mutant, size_t profile, unsigned round)
     return outcome;
 }
 
-/* The library itself must pass what the mutants are held to. */
+/* True if the library without a fault passes the same tests. */
 static bool is_clean_without_fault(unsigned rounds)
 {
     for (unsigned round = 0; round < rounds; round++) {

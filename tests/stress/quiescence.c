@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the random programs of the quiescence run. Threads allocate, free each other's blocks, give
- * work to streams and launch graphs in several contexts, capture, synchronise, end streams and a
- * context, while the device does what it was given a few operations at a time, when a thread says
- * so.
+ * Owns: the random programs of the quiescence run. Threads allocate, free each other's blocks,
+ * queue work, launch graphs in several contexts, capture, synchronise, end streams and a context,
+ * while the device performs a few operations at a time, when a thread advances it.
  *
- * An allocation and the model's look at it are one step for the device: it does nothing in between.
- * (That leaves the waits of others, which only ever make more of it done.)
- */
+ * For the device, an allocation and the model's check of it are one step: nothing completes in
+ * between, except by other threads' waits, which only complete more. */
 #include "quiescence.h"
 
 #include <stdatomic.h>
@@ -35,7 +33,7 @@ struct block {
 static struct {
     struct flw_sim sim;
     struct model model;
-    pthread_rwlock_t device; /* read: it does nothing; write: it may go on */
+    pthread_rwlock_t device; /* read: the device is stopped; write: it may advance */
     CUcontext contexts[CONTEXTS_MAX];
     fallow_pool *pools[CONTEXTS_MAX]; /* NULL: through the driver */
     unsigned context_count, thread_count;
@@ -145,7 +143,7 @@ static void free_one(struct worker *worker)
     }
 }
 
-/* With threads to spare there must be room for all of them. */
+/* There must be room for all threads. */
 static void allocate_or_free(struct worker *worker)
 {
     pthread_mutex_lock(&run.model.lock);
@@ -191,7 +189,8 @@ static void synchronize(void)
     MUST(cuThreadExchangeStreamCaptureMode(&mode));
 }
 
-/* Only one at a time, and no synchronisation beside it: that would end it, natively as well. */
+/* Only one at a time, and no synchronisation beside it, which would end the capture with a real
+ * driver too. */
 static pthread_rwlock_t capturing = PTHREAD_RWLOCK_INITIALIZER;
 
 static void capture(struct worker *worker)
@@ -225,7 +224,7 @@ static void capture(struct worker *worker)
     pthread_rwlock_unlock(&capturing);
 }
 
-/* Its work goes on, its handle may be another's at once. */
+/* The old stream's work continues; its handle may be reused at once. */
 static void renew_stream(struct worker *worker)
 {
     CUcontext popped;
@@ -238,7 +237,7 @@ static void renew_stream(struct worker *worker)
     pthread_mutex_unlock(&run.model.lock);
 }
 
-/* A context of its own, which works beside the blocks of the others, and ends. */
+/* Create a context, run work beside the blocks of the others, and end it. */
 static void visit_context(struct worker *worker)
 {
     CUcontext context = NULL;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the model-checked run of memory that names no stream: random programs whose streams only the
- * driver knows, and a model that says of every block that is allocated whether all that was given
- * to any stream of any context before its memory was last freed is done.
- */
+ * Owns: the model-checked run of memory without a stream: random programs with streams known only
+ * to the driver, and a model that checks for every allocated block whether all work queued in any
+ * context before its memory was last freed is done. */
 #ifndef FLW_TESTS_STRESS_QUIESCENCE_H
 #define FLW_TESTS_STRESS_QUIESCENCE_H
 
 /* --ops N  --threads N  --contexts 1..3  --seed N  --through pool|driver. `driver`: cuMemAlloc and
- * cuMemFree of libcuda.so.1, whatever stands in front of it. Exit: 0; 3: a rule is broken; 2: usage. */
+ * cuMemFree of libcuda.so.1, or of a preload. Exit: 0; 3: a rule is broken; 2: usage. */
 int stress_quiescence(int count, char **words);
 
-/* Linked into one of the programs only: --through driver goes through the wrappers there. */
+/* Only one of the two programs links this: --through driver uses its wrappers. */
 struct flw_driver;
 __attribute__((weak)) void quiescence_use_hooks(struct flw_driver *cu);
 

@@ -16,7 +16,8 @@ static void must(CUresult result, const char *call)
 
 /* ---- streams */
 
-/* Somebody's capture in the global mode forbids questions; this thread's relaxed mode allows them. */
+/* Queries fail during another thread's capture in global mode; this thread's relaxed mode allows
+ * them. */
 static CUstreamCaptureMode exchange(const struct model *model, CUstreamCaptureMode mode)
 {
     must(model->sim->cu.cuThreadExchangeStreamCaptureMode(&mode),
@@ -114,7 +115,7 @@ static bool report(struct model *model, const struct model_node *node, uint64_t 
     return false;
 }
 
-/* What was freed in the page and is done is forgotten on the way. */
+/* Also drop the page's freed ranges that are complete. */
 static bool check_page(struct model *model, uint64_t page, uint64_t base, uint64_t bytes)
 {
     for (struct model_node **link = page_of(model, page); *link != NULL;) {

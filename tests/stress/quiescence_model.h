@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the model: what every stream was given and has done, who holds which bytes, and what each freed
- * byte waits for. Does not: call the allocator under test.
+ * Owns: the model: the work queued and completed on every stream, the owner of each byte, and the
+ * work that each freed byte waits for. Does not: call the allocator under test.
  *
- * A stream's work is numbered as it is given, with an event after each piece; the driver's answer about
- * that event is the only evidence that a piece is done. A block that is freed takes along the numbers
- * of all streams; bytes of it may be allocated again when each stream has done that much.
+ * The work of a stream is numbered in the order of submission, with an event after each piece; the
+ * driver's answer about that event is the only evidence of completion. A freed block keeps the
+ * current numbers of all streams; its bytes may be allocated again once every stream has reached
+ * its number.
  *
- * Synchronization: `lock` around everything here.
- */
+ * Synchronization: `lock` around everything here. */
 #ifndef FLW_TESTS_STRESS_QUIESCENCE_MODEL_H
 #define FLW_TESTS_STRESS_QUIESCENCE_MODEL_H
 
@@ -49,7 +49,7 @@ struct model {
 /* A piece of work for a stream: an operation, or (graph not NULL) the launch of a graph. False: as much
  * as may be under way is. */
 bool model_give(struct model *model, unsigned stream, CUgraphExec graph);
-/* A block was allocated. False: a rule is broken, and was told. */
+/* Record an allocation. Returns false if it breaks a rule, which is reported. */
 bool model_alloc(struct model *model, uint64_t base, uint64_t bytes);
 /* A block is about to be freed. */
 void model_free(struct model *model, uint64_t base, uint64_t bytes);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: two threads on one processor, one of them with a real-time priority (SCHED_FIFO), and what the
- * kernel says of its turns. Does not: know what they do.
+ * Owns: two threads on one processor, one of them with a real-time priority (SCHED_FIFO), and the
+ * kernel's counts of their switches. Does not: know their work.
  *
- * While the real-time thread can run the ordinary one does not: it has to sleep, or the other never
- * gets on. The kernel counts how often it did (ru_nvcsw), and how often it was stopped although it could
- * have gone on (ru_nivcsw): as the first on its processor it is stopped only by the kernel's limit on
- * real-time threads, that is where it spins for most of a second.
- */
+ * While the real-time thread is runnable, the ordinary one does not run: the real-time thread has
+ * to sleep, or the other never continues. The kernel counts voluntary switches (ru_nvcsw) and
+ * involuntary ones (ru_nivcsw): as the first on its processor the real-time thread is stopped only
+ * by the kernel's limit on real-time threads, when it spins for most of a second. */
 #ifndef FLW_TESTS_STRESS_REALTIME_H
 #define FLW_TESTS_STRESS_REALTIME_H
 
@@ -35,7 +34,7 @@ static inline struct turns turns_since(const struct turns *before)
     return (struct turns){now.slept - before->slept, now.stopped - before->stopped};
 }
 
-/* The calling thread, and those that it makes, on its first processor only. */
+/* Pin the calling thread, and threads that it creates, to its first processor. */
 static inline bool stay_on_one_processor(void)
 {
     cpu_set_t all, one;

@@ -26,7 +26,7 @@ struct run {
     CUcontext context;
     fallow_pool *pool;
     fallow_arena *arenas[ARENAS];
-    pthread_mutex_t launches[ARENAS]; /* from a guard to the launch it is for */
+    pthread_mutex_t launches[ARENAS]; /* held from a guard to its launch */
     fallow_layout *layouts[LAYOUTS];
     pthread_rwlock_t retiring; /* a trim may not meet the retirement of the last stream */
     pthread_rwlock_t sleeping; /* held shared by work, exclusively by a sleep */
@@ -77,7 +77,8 @@ static void must(CUresult result, const char *call)
 
 /* ---- layouts */
 
-/* Persistent regions go by a few names, with sizes of their own, so that layouts move them. */
+/* Make layouts in which persistent regions have a few names and varying sizes, so
+ * that they move. */
 static void make_layouts(struct run *run, uint64_t *random)
 {
     static const char *const kept[] = {"counter", "table", "arange"};
@@ -133,7 +134,7 @@ static void touch(struct worker *worker, const fallow_lease *lease, const fallow
     }
 }
 
-/* What DLPack's structure has in front: only the deleter is wanted. */
+/* The beginning of DLPack's structure; only the deleter is used. */
 struct managed {
     uint32_t version[2];
     void *context;
@@ -285,7 +286,7 @@ static void use_graph(struct worker *worker)
     }
 }
 
-/* ---- what else happens to arenas and streams */
+/* ---- other operations on arenas and streams */
 
 static void renew_stream(struct worker *worker)
 {
@@ -341,7 +342,7 @@ static void disturb(struct worker *worker)
     expect(run, is_expected(status), "an arena answers what it never should", status);
 }
 
-/* Other owners, to whom a block that an arena releases may go. */
+/* Allocate blocks that an arena may have released. */
 static void borrow(struct worker *worker)
 {
     struct run *run = worker->run;

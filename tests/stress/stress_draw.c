@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the corner of the pool's life that a seed stands for, and the command that names it.
- */
+ * Owns: the mapping from a seed to settings, and the command line that repeats them. */
 #include "stress_run.h"
 
 #include <stdio.h>
@@ -64,7 +63,7 @@ void stress_draw(struct stress_settings *settings)
     uint64_t state = settings->seed;
     draw_size(settings, &state);
     settings->economy = PICK(&state, 0, 1, 2);
-    /* Of a small one what several streams have without a wait is little. */
+    /* On a small device, allow little memory to be reused without a wait. */
     settings->device_bytes =
         PICK(&state, settings->device_bytes, settings->device_bytes, 1ull << 30);
     settings->order = has_luck(&state, 12);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: driver calls that are refused at random while threads run. Does not: judge what the pool makes
- * of it (stress_run.c).
- */
+ * Owns: driver calls that fail at random while threads run. Does not: judge the pool's reaction
+ * (stress_run.c). */
 #include "driver/answer.h"
 #include "stress_worker.h"
 
@@ -17,14 +16,14 @@ static const char *const cheap[] = {"cuMemCreate",
                                     "cuMemHostAlloc",
                                     "cuMemExportToShareableHandle",
                                     "cuMemImportFromShareableHandle"};
-/* Answered anything by which a driver refuses, which costs the call. Not cuMemFreeHost: what it refuses
- * stays, which the log says. */
+/* Calls that fail with any error. Without cuMemFreeHost: memory that it refuses
+ * stays, as logged. */
 static const char *const dear[] = {
     "cuMemCreate",     "cuMemUnmap",    "cuMemRelease",        "cuMemFree_v2",
     "cuEventRecord",   "cuEventQuery",  "cuStreamWaitEvent",   "cuCtxSynchronize",
     "cuMemcpyDtoH_v2", "cuStreamGetId", "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode"};
-/* Behind the first nine they ask about one stream, or about the thread: where the device is well otherwise, an
- * answer that something is gone is about that stream's context, or the thread's, and loses no device. */
+/* The calls after the first nine concern one stream, or the thread: on a working device an error
+ * "gone" concerns that stream's context, or the thread's, and loses no device. */
 #define LOSING 9
 
 /* The world has room for a few: those for calls that nobody makes give way. */
@@ -41,8 +40,8 @@ static void plan(struct run *run, const char *entry, uint64_t n, int error)
 static const CUresult gone[] = {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_TIMEOUT,
                                 CUDA_ERROR_LAUNCH_FAILED};
 
-/* One call answers that the device is gone: near the end of the worker's operations, since the run is over
- * with that, and in every other world, since what is left is not compared then. */
+/* Plan one call that reports a lost device: near the end of the worker's operations, because it
+ * ends the run, and in every second world, because the remains are not compared then. */
 static bool plan_loss(struct worker *worker)
 {
     struct flw_client *client = &worker->client;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a run has to do with others: a second pool that imports its blocks, peer devices, work of
- * another context. Does not: use peers (the checker knows one device's work only as its own).
- */
+ * Owns: the parts of a run outside its pool: a second pool that imports blocks, peer devices, work
+ * of another context. Does not: use peers (the checker orders the work of one device only). */
 #include "stress_worker.h"
 
 #include <unistd.h>
@@ -88,7 +87,7 @@ void stress_change_peers(struct worker *worker)
     client->op_count++;
     if (status == FALLOW_OK) {
         atomic_fetch_add(&run->peers, 1);
-    } else if (status != FALLOW_BUSY) { /* beside a sleep, or another of its kind */
+    } else if (status != FALLOW_BUSY) { /* during a sleep, or another such call */
         stress_expect(worker, "allow_peer, deny_peer", status);
     }
 }
@@ -116,7 +115,7 @@ static bool enter_abroad(struct worker *worker)
     return true;
 }
 
-/* With its stream: told to the pool, or the context just ends. */
+/* End the context, either after retiring its stream in the pool or without. */
 static void end_abroad(struct worker *worker)
 {
     struct run *run = worker->run;

@@ -10,12 +10,11 @@
  *               [--faults N] [--sleep] [--share] [--foreign] [--helper] [--oom]
  *               [--reset] [--rounds N] [--one-handle BYTES] [--range BYTES] [--draw]
  *
- * See struct stress_settings. --draw: each round's seed chooses the settings; the line that it prints
- * repeats it.
+ * See struct stress_settings. --draw: the seed of each round selects the settings; the printed
+ * line repeats the round.
  *
- * Exit: 0 clean, 1 a rule was broken (a sentence on stderr), 2 bad usage; anything else is a crash.
- * FALLOW_TEST_SEED gives the seed too.
- */
+ * Exit: 0 clean, 1 a rule was broken (with a sentence on stderr), 2 bad usage; anything else is a
+ * crash. FALLOW_TEST_SEED sets the seed too. */
 #include "stress_run.h"
 
 int main(int count, char **words)

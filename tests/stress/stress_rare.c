@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what happens once in hundreds of operations: streams and captures that come and go, upkeep,
- * misuse, questions.
- */
+ * Owns: operations that happen once in hundreds: new and ended streams and captures, maintenance,
+ * misuse, queries. */
 #include "stress_worker.h"
 
 #include <stdio.h>
@@ -36,7 +35,7 @@ static void misuse(struct worker *worker)
     }
 }
 
-/* What importers have stays given when the exporter has let go of it. */
+/* Importers' memory stays allocated after the exporter has freed it. */
 static bool agrees(const struct run *run, const fallow_stats *stats, const flw_sim_ledger *ledger)
 {
     return run->put.ops->exact_ledger && !run->settings.share
@@ -75,7 +74,7 @@ void stress_compare_ledger(struct worker *worker)
     }
 }
 
-/* What the pool knows of a block that is allocated. */
+/* Query an allocated block. */
 static void ask(struct worker *worker)
 {
     struct flw_client *client = &worker->client;
@@ -120,8 +119,8 @@ static void trim(struct worker *worker)
 
 /* ---- streams */
 
-/* A destroyed handle is refused where the pool asks for identities. With one thread: nobody else can
- * have been given it. */
+/* Use a destroyed handle, which a pool that tracks identities refuses. With one thread only: else
+ * the handle may have been reused. */
 static void use_ended_stream(struct worker *worker)
 {
     struct flw_client *client = &worker->client;
@@ -197,7 +196,7 @@ void stress_renew_shared(struct worker *worker)
 
 /* ---- captures */
 
-/* Frees meanwhile wait for its end; what the graph touches stays allocated for longer. */
+/* Frees during the capture wait for its end; blocks used by the graph stay allocated longer. */
 static void capture_in_context_order(struct worker *worker, uint32_t own)
 {
     struct flw_client *client = &worker->client;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: random programs of several threads and streams over a pool on the simulated device, with
- * the rule checker on: the world, the workers' threads, the end. Every choice comes from the seed; one
- * thread makes it repeatable to the operation. Does not: measure time.
- */
+ * the rule checker on: the world, the workers' threads, the end. The seed determines every choice,
+ * so with one thread a run repeats exactly. Does not: measure time. */
 #include "stress_worker.h"
 
 #include <stdio.h>
@@ -13,7 +12,7 @@
 #include "base/bits.h"
 #include "memory/size_class.h"
 
-#define LIVES       4   /* a worker's thread ends and another goes on with its blocks */
+#define LIVES       4   /* how often a worker's thread ends and another continues with its blocks */
 #define STEPS_AFTER 300 /* of each worker once the context has ended */
 
 static _Thread_local struct worker *self;
@@ -48,8 +47,10 @@ bool stress_allows(struct worker *worker, fallow_status status)
         return run->settings.faults != 0 || run->is_refused || atomic_load(&run->is_reset);
     case FALLOW_DEVICE_LOST:
         atomic_store(&run->lost, true);
-        return atomic_load(&run->is_reset) || atomic_load(&run->is_gone); /* no refusal loses it */
-    case FALLOW_OUT_OF_HOST_MEMORY: /* no room to save, no event */
+        return atomic_load(&run->is_reset) ||
+               atomic_load(&run->is_gone); /* a refusal alone loses no
+                                                                              device */
+    case FALLOW_OUT_OF_HOST_MEMORY:        /* no room to save, no event */
         return run->settings.faults != 0;
     case FALLOW_INVALID_STREAM:
         return atomic_load(&run->is_reset);
@@ -70,7 +71,7 @@ static bool is_over(const struct run *run)
     return atomic_load(&run->failed) || (atomic_load(&run->lost) && !atomic_load(&run->is_reset));
 }
 
-/* One operation, none of it while the run turns quiet or back. */
+/* Run one operation, excluded from changes of the quiet state. */
 static void step_in_turn(struct worker *worker)
 {
     struct run *run = worker->run;
@@ -119,16 +120,15 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* The primary context ends under the pool, in the middle of other threads' calls. What was
- * allocated and what caches hold may still be allocated and freed; nothing may crash, hang or be
- * taken for granted. */
+/* End the primary context while other threads call the pool. Afterwards blocks and cached memory
+ * may still be allocated and freed; nothing may crash or hang. */
 static void *work_after_the_end(void *argument)
 {
     struct worker *worker = argument;
     struct run *run = worker->run;
     CUdevice device = 0;
     self = worker;
-    (void)run->sim.cu.cuCtxSetCurrent(run->context); /* or it has ended */
+    (void)run->sim.cu.cuCtxSetCurrent(run->context); /* may have ended */
     for (unsigned i = 0; i < STEPS_AFTER && !atomic_load(&run->failed); i++) {
         if (i == STEPS_AFTER / 4 && worker->life_ops == 0 &&
             run->sim.cu.cuDevicePrimaryCtxReset_v2(device) != CUDA_SUCCESS) {
@@ -163,7 +163,7 @@ static void run_workers(struct run *run, struct worker *workers)
         for (uint64_t i = 0; i < run->settings.threads; i++) {
             stress_leave_others(&workers[i]);
             workers[i].client.is_cut_off = true;
-            workers[i].life_ops = i; /* 0: the one who ends it */
+            workers[i].life_ops = i; /* 0: this worker ends the context */
         }
         (void)run->sim.cu.cuCtxGetCurrent(&run->context);
         atomic_store(&run->is_reset, true);
@@ -200,7 +200,7 @@ static void log_line(void *context, fallow_log_level level, const char *message)
     }
 }
 
-/* Somebody who frees where there is no room: on a thread of the run, blocks of its own. */
+/* Free blocks when memory runs out, called on a thread of the run. */
 static int free_for_room(void *context, size_t size_bytes, fallow_stream stream)
 {
     struct run *run = context;
@@ -318,7 +318,7 @@ static void start(struct run *run, struct worker *workers)
     }
 }
 
-/* All blocks, wherever they are. */
+/* Free all blocks. */
 static void free_all(struct run *run, struct worker *workers)
 {
     struct worker *first = &workers[0];
@@ -337,7 +337,7 @@ static void free_all(struct run *run, struct worker *workers)
     }
 }
 
-/* What holds of every pool that has its device still. */
+/* Check a pool that still has its device. */
 static void check_whole(struct run *run, struct worker *first)
 {
     (void)!run->put.ops->trim(run->put.pool, 0); /* ends quarantine */
@@ -360,8 +360,8 @@ static void check_whole(struct run *run, struct worker *first)
     }
 }
 
-/* But what the driver would not take, as much as the pool has said, and a byte that destroy frees to wait for
- * the device. */
+/* Allow only the memory that the driver refused to release, as logged, and one byte that destroy
+ * frees to wait for the device. */
 static void check_nothing_is_left(struct run *run, struct worker *first)
 {
     flw_sim_ledger ledger = flw_sim_read_ledger(&run->sim);
@@ -398,7 +398,7 @@ static void check_loss(struct run *run, struct worker *first)
     }
 }
 
-/* Everything back, and the ledger says so. A pool that has lost its device keeps what it has. */
+/* Release everything and compare with the ledger. A pool that lost its device keeps its memory. */
 static void finish(struct run *run, struct worker *workers)
 {
     struct worker *first = &workers[0];
@@ -422,7 +422,7 @@ static void finish(struct run *run, struct worker *workers)
         run->put.ops->destroy(run->importer);
     }
     for (uint64_t i = 0; i < run->settings.threads; i++) {
-        if (is_reset) { /* its streams and events went with the context */
+        if (is_reset) { /* its streams and events ended with the context */
             free(workers[i].client.blocks);
         } else {
             flw_client_finish(&workers[i].client, STRESS_SHARED_STREAMS);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the stress programs share: the settings of a run and the run itself.
- */
+ * Owns: the settings of a stress run and the run itself, shared by the stress programs. */
 #ifndef FLW_TESTS_STRESS_RUN_H
 #define FLW_TESTS_STRESS_RUN_H
 
@@ -26,7 +25,7 @@ struct stress_settings {
     flw_sim_schedule schedule;
     bool capture, retire, check, without_vmm;
     bool sleep;       /* the pool sleeps and wakes in the middle */
-    bool share;       /* exports, imports by a second pool, peers that come and go */
+    bool share;       /* exports, imports by a second pool, changing peers */
     bool foreign;     /* work of other contexts, which end */
     bool helper, oom; /* the pool's own thread; a callback that frees where there is no room */
     bool reset;       /* at the end the primary context ends under the pool */
@@ -37,12 +36,13 @@ struct stress_settings {
  * where a word is not understood. */
 struct stress_settings stress_parse(int count, char **words);
 
-/* Choose what is not the size of a run by its seed: what goes together. */
+/* Choose all settings but the size of a run by the seed, in valid combinations. */
 void stress_draw(struct stress_settings *settings);
 /* The command that repeats the run, on stderr. */
 void stress_print(const struct stress_settings *settings);
 
-/* The exit status: 0 clean, 1 a rule was broken (said on stderr), 2 no simulated device. */
+/* Return the exit status: 0 clean, 1 a rule was broken (reported on stderr), 2 no simulated
+ * device. */
 int stress_run(const struct stress_settings *settings);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: sleeps and wakes in the middle of a run: no work touches the pool's memory meanwhile, all else
- * goes on in the other threads. Does not: look at contents (property.sleep_model does).
- */
+ * Owns: sleeps and wakes during a run: no work touches the pool's memory, and all other operations
+ * continue in the other threads. Does not: check contents (property.sleep_model does). */
 #include "stress_worker.h"
 
 #include <sched.h>
@@ -11,7 +10,7 @@
 #define MOST_TAGS  10
 #define MOST_WAKES 400
 
-/* Frees of the sleeper's own, as somebody who is told of a sleep would; now and then a refusal. */
+/* Free blocks of the sleeping worker, as a watcher would; sometimes refuse the sleep. */
 static int before_sleep(void *context)
 {
     struct run *run = context;
@@ -60,13 +59,15 @@ static void work_quietly(struct worker *worker)
     }
 }
 
-/* Nobody else may put it to sleep or wake it: what it holds is what it shares. */
+/* No other thread may put the pool to sleep or wake it, so the memory held equals the memory
+ * shared. */
 static void compare_asleep(struct worker *worker)
 {
     struct run *run = worker->run;
     fallow_stats stats;
     fallow_status status = run->put.ops->get_stats(run->put.pool, &stats);
-    bool is_exact = run->settings.faults == 0 && !run->is_refused; /* else a handle stays with it */
+    bool is_exact = run->settings.faults == 0 && !run->is_refused; /* else the pool may keep a
+                                                                       handle */
     if (status != FALLOW_OK || !stats.is_asleep ||
         (is_exact && stats.reserved_bytes != stats.exported_bytes)) {
         fprintf(stderr, "stats: asleep %u, reserved %llu, exported %llu\n", stats.is_asleep,
@@ -81,7 +82,7 @@ static void compare_asleep(struct worker *worker)
 
 static bool may_be_busy(const struct run *run, fallow_status status)
 {
-    /* Peers, imports and validations take turns with it. */
+    /* Peers, imports and validations alternate with a sleep. */
     return status == FALLOW_BUSY && (run->settings.share || run->settings.validate_every != 0);
 }
 
@@ -113,7 +114,7 @@ static void wake(struct worker *worker)
     for (unsigned i = 0; i < MOST_WAKES && status != FALLOW_OK; i++) {
         status = run->put.ops->wake(run->put.pool);
         if (may_be_busy(run, status)) {
-            sched_yield(); /* until the other's turn is over, however long it takes */
+            sched_yield(); /* wait for the other's turn, without limit */
             i--;
         }
         if (status == FALLOW_DEVICE_LOST && stress_allows(worker, status)) {

@@ -8,8 +8,8 @@
 
 #include "base/bits.h"
 
-/* Sizes as programs ask for them: half of them from a few that come again and again, so that memory
- * goes from stream to stream; the others mostly small, spread evenly over the powers of two. */
+/* Pick a size: half are from a few recurring ones, so that memory moves between streams; the
+ * others mostly small, spread evenly over the powers of two. */
 static size_t pick_size(struct worker *worker)
 {
     struct flw_client *client = &worker->client;
@@ -39,12 +39,13 @@ void stress_free_one(struct worker *worker, size_t index)
     bool sized = client->blocks[index].align_bytes == 0 && flw_client_chance(client, 25);
     fallow_status status = flw_client_free(client, index, stream, sized);
     if (status == FALLOW_INVALID_STREAM &&
-        client->is_cut_off) { /* that has ended, as the pool says */
+        client->is_cut_off) { /* the context has ended, as the pool reports */
         struct flw_client_block gone;
         flw_client_drop(client, index, &gone);
         flw_overlap_release(client->overlap, (uint64_t)(uintptr_t)gone.ptr, gone.claimed_bytes);
     } else if (status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED) {
-        /* The driver did not tell what stream it is: the block is live as before, to be freed later. */
+        /* The driver could not identify the stream: the block is still live and will be freed
+         * later. */
         stress_expect(worker, sized ? "free_sized" : "free", status);
     } else if (status != FALLOW_OK) {
         stress_fail(worker, sized ? "free_sized" : "free", status);
@@ -63,7 +64,7 @@ static void adopt(struct worker *worker, const struct flw_client_block *block)
     }
 }
 
-/* No room: return half of what there is, so that others get on too. */
+/* Free half of the blocks when memory runs out, so that all workers continue. */
 static void make_room(struct worker *worker)
 {
     for (size_t keep = worker->client.count / 2;
@@ -72,7 +73,7 @@ static void make_room(struct worker *worker)
     }
 }
 
-/* What comes back where no block does. */
+/* Handle a status other than OK. */
 static void take_refusal(struct worker *worker, const char *call, fallow_status status)
 {
     if (status == FALLOW_OUT_OF_MEMORY) {
@@ -166,7 +167,7 @@ static void alloc_one(struct worker *worker)
     }
 }
 
-/* Those who read it are waited for by home, or announced: then another thread's free has to wait. */
+/* Order the readers before home, or announce them: then another thread's free has to wait. */
 static void settle_readers(struct worker *worker, struct flw_client_block *block)
 {
     struct flw_client *client = &worker->client;

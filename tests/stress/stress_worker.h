@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the parts of a stress run share: the run, its workers, and what a worker may do in one
- * step. Each step keeps the contract of the public calls, so whatever the rule checker, the overlap
- * set, the ledger or a status says against it is the pool's fault.
+ * Owns: the shared state of a stress run: the run, its workers, and the operations of a worker.
+ * Each step keeps the contract of the public calls, so any error found by the rule checker, the
+ * overlap set, the ledger or a status is the pool's fault.
  *
- * A run is *quiet* while its pool sleeps, or goes to, or wakes: then no step touches the pool's memory,
- * all others go on. It is *lost* once the pool has lost its device, which only an answer that says so
- * may do.
- */
+ * A run is *quiet* while its pool falls asleep, sleeps or wakes: no step touches the pool's
+ * memory, all others continue. It is *lost* once the pool has lost its device, which must be
+ * reported by a status. */
 #ifndef FLW_TESTS_STRESS_WORKER_H
 #define FLW_TESTS_STRESS_WORKER_H
 
@@ -33,14 +32,14 @@ struct run {
     struct worker *workers;
     struct flw_sim sim;
     struct flw_put put;
-    void *importer;    /* a second pool, which maps what the first exports; NULL: none */
-    CUcontext context; /* the primary one, where it is to end */
+    void *importer;    /* a second pool that maps exported blocks of the first; NULL: none */
+    CUcontext context; /* the primary context, if it will end */
     struct flw_overlap *overlap;
     struct mailbox mailbox;
     CUstream shared[STRESS_SHARED_STREAMS];
     fallow_stats stats;        /* at the end */
-    pthread_mutex_t sleeper;   /* of the one who puts the pool to sleep */
-    pthread_mutex_t turnstile; /* who waits for `steps` goes first */
+    pthread_mutex_t sleeper;   /* held by the worker that puts the pool to sleep */
+    pthread_mutex_t turnstile; /* gives priority to a thread waiting for `steps` */
     pthread_rwlock_t steps;    /* read: a step; write: is_quiet changes */
     bool is_quiet;
     atomic_bool has_loss;
@@ -49,8 +48,8 @@ struct run {
     atomic_uint planned_faults, refusals_by_driver;
     atomic_bool is_gone; /* a call was made to answer gone_answer: the device may be lost by that */
     _Atomic int gone_answer;
-    bool is_refused;     /* the world's driver refuses calls for good (its profile) */
-    uint64_t kept_bytes; /* by the driver, as the log says at the end */
+    bool is_refused;     /* the driver refuses calls for good (its profile) */
+    uint64_t kept_bytes; /* refused by the driver, as logged at the end */
     bool has_kept;       /* something */
     atomic_uint sleeps, peers, exports, foreign_uses, oom_calls;
 };
@@ -69,8 +68,8 @@ struct worker {
 };
 
 void stress_fail(struct worker *worker, const char *call, fallow_status status);
-/* Is this what the pool may answer in this run where it does not serve a well-formed request? Notes a
- * loss. OUT_OF_MEMORY is; OK is not. */
+/* True if the pool may return this status for a valid request in this run: OUT_OF_MEMORY, not OK.
+ * Records a loss. */
 bool stress_allows(struct worker *worker, fallow_status status);
 /* OK, or allowed; else the run fails. */
 void stress_expect(struct worker *worker, const char *call, fallow_status status);
@@ -79,7 +78,7 @@ void stress_expect(struct worker *worker, const char *call, fallow_status status
 
 uint32_t stress_pick_stream(struct worker *worker);
 void stress_free_one(struct worker *worker, size_t index);
-/* One operation under `steps`; what comes once in hundreds is stress_rare. */
+/* Run one operation under `steps`; stress_rare has the rare ones. */
 void stress_step(struct worker *worker);
 
 /* ---- stress_rare.c */
@@ -111,7 +110,7 @@ void stress_plan_fault(struct worker *worker);
 
 /* ---- stress_run.c */
 
-/* The worker whose thread this is; NULL: a thread of the pool's. */
+/* Return the worker of this thread; NULL: a thread of the pool. */
 struct worker *stress_self(void);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the stress of the asymmetric lock as it is shipped: owners that pay two plain stores, and
- * drainers that seize their caches with a real membarrier, as heap/caches/tcache.c does.
+ * Owns: the stress of the asymmetric lock as shipped: owners that execute two plain stores, and
+ * drainers that lock their caches with a real membarrier, as heap/caches/tcache.c does.
  * Does not: run the variant without the barrier, whose failure would be undefined behaviour;
  * tests/check/asym_model.c finds it by search.
  *
- * Each cache holds plain counters. The owner adds one to each in turn; a drainer must find them
- * equal, takes them away and clears them. At the end nothing was lost and nothing counted twice.
- */
+ * Each cache holds plain counters. The owner increments all of them in turn; a drainer must find
+ * them equal, adds them to a total and clears them. At the end every increment was counted exactly
+ * once. */
 #include "support/test.h"
 
 #include <pthread.h>

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the race of allocations and frees on a stream with the begin, end and release of captures on
- * it, by another thread, over and over. No two live blocks share a byte, the pool stays valid, and
- * nothing is left behind.
+ * Owns: the race of allocations and frees on a stream with begin, end and release of captures on
+ * it by another thread. No two live blocks share a byte, the pool stays valid, and nothing remains
+ * at the end.
  *
- *   test_capture_race [--rounds N] [--seed N]
- */
+ *   test_capture_race [--rounds N] [--seed N] */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -20,7 +19,7 @@
 #define ALLOCATORS 2
 #define HELD       16
 #define LEAST      100  /* allocations that have met a capture before the race may end */
-#define MOST       1000 /* times the rounds asked for, where the machine is busy elsewhere */
+#define MOST       1000 /* most rounds, as a multiple, on a busy machine */
 
 static struct race {
     struct flw_sim sim;

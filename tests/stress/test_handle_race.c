@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the race for handles. One thread begins, joins, ends and releases captures on its own streams;
- * others use the handle of its present capture and handles of captures long gone, for every call that
- * takes one. Another thread's capture goes on under all of this, and nobody ends it.
+ * Owns: the race for handles. One thread begins, joins, ends and releases captures on its own
+ * streams; others pass the handle of its current capture, and handles of old captures, to every
+ * call that takes one. Another thread's capture continues undisturbed.
  *
- *   test_handle_race [--rounds N]
- */
+ *   test_handle_race [--rounds N] */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -19,10 +18,10 @@
 #define STRANGERS  2
 #define REMEMBERED 64 /* handles that a stranger keeps */
 #define ALLOCATES \
-    64             /* one of so many captures allocates: what it takes comes back late. The other
-                         capture lasts as long */
+    64             /* one of this many captures allocates, because its memory returns late; the
+                       other capture lasts as long */
 #define LEAST   20 /* joins of strangers before the race may end */
-#define MOST    20 /* times the rounds asked for, where the machine is busy elsewhere */
+#define MOST    20 /* most rounds, as a multiple, on a busy machine */
 #define STREAMS (3 + STRANGERS)
 
 static struct race {
@@ -110,7 +109,7 @@ static void *interfere(void *argument)
         }
         unsigned turn = atomic_load(&race.round) / ALLOCATES;
         if (turn < REMEMBERED && remembered[turn] == NULL) {
-            remembered[turn] = present; /* for good: it gets as old as the race */
+            remembered[turn] = present; /* kept for the whole race */
         }
     }
     return NULL;

@@ -26,7 +26,7 @@ static void must(const struct flw_beside *beside, CUresult result, const char *c
 }
 #define MUST(beside, call) must(beside, (beside)->sim->cu.call, #call)
 
-/* What the thread captures with; its own. */
+/* The capturing thread's own objects. */
 struct means {
     CUcontext context;
     CUdeviceptr memory;

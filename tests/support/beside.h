@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: another thread of the program that captures in GLOBAL mode for as long as a test wants: under it a
- * potentially unsafe call of any other thread fails, and ends the capture, unless its own mode is
- * relaxed.
- * Does not: announce the capture to anybody; need a test framework.
- */
+ * Owns: another thread that captures in GLOBAL mode during a test. A potentially unsafe call of
+ * any other thread then fails and ends the capture, unless that thread's mode is relaxed.
+ * Does not: announce the capture to the pool; need a test framework. */
 #ifndef FLW_TESTS_SUPPORT_BESIDE_H
 #define FLW_TESTS_SUPPORT_BESIDE_H
 
@@ -27,7 +25,7 @@ struct flw_beside {
     enum flw_beside_place place;
     CUstream stream; /* that is captured */
     pthread_t thread;
-    pthread_mutex_t mutex; /* guards what follows */
+    pthread_mutex_t mutex; /* protects the members below */
     pthread_cond_t changed;
     unsigned asked, answered; /* looks wanted, and had */
     bool is_wanted, is_capturing, is_whole;
@@ -35,15 +33,15 @@ struct flw_beside {
 
 const char *flw_beside_name(enum flw_beside_place place);
 
-/* Returns once the capture is open. `known`: the stream for FLW_BESIDE_KNOWN, idle. Aborts where the driver
- * refuses: the bed of a test must work. */
+/* Return once the capture is open. `known`: the stream for FLW_BESIDE_KNOWN, idle. Aborts if the
+ * driver refuses. */
 void flw_beside_begin(struct flw_beside *beside, const struct flw_sim *sim,
                       enum flw_beside_place place, CUstream known);
 
 /* Is the capture still good? */
 bool flw_beside_is_good(struct flw_beside *beside);
 
-/* End it. True: it was good to the end, took another node and gave a graph. */
+/* End the capture. True if it was valid to the end, accepted another node, and produced a graph. */
 bool flw_beside_end(struct flw_beside *beside);
 
 #endif

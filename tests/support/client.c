@@ -177,7 +177,7 @@ void flw_client_drop(struct flw_client *client, size_t index, struct flw_client_
     client->blocks[index] = client->blocks[--client->count];
 }
 
-/* Every use comes before the present end of `stream`, or was announced. */
+/* Order every use before the end of `stream`, or announce it. */
 static fallow_status settle(struct flw_client *client, struct flw_client_block *block,
                             uint32_t stream)
 {
@@ -224,13 +224,14 @@ fallow_status flw_client_free(struct flw_client *client, size_t index, uint32_t 
     if (status != FALLOW_OK) {
         return flw_overlap_claim(client->overlap, (uint64_t)(uintptr_t)gone.ptr, gone.claimed_bytes)
                    ? status
-                   : FALLOW_INVALID_POINTER; /* its address is another's: no free may answer so */
+                   : FALLOW_INVALID_POINTER; /* the address belongs to another block: no free
+                                                 may return this */
     }
     flw_client_drop(client, index, &gone);
     return FALLOW_OK;
 }
 
-/* A reader that is about to go: home comes after it, or it was announced. */
+/* End the reads on a stream: make home wait for them, or announce them. */
 static void end_reads(struct flw_client *client, struct flw_client_block *block, uint32_t reader)
 {
     bool is_announced = !block->is_captured && flw_client_chance(client, 50) &&

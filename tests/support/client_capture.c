@@ -61,7 +61,7 @@ static fallow_status work(struct flw_client *client, const struct flw_client_cap
             return status;
         }
         if (!flw_client_adopt(client, &block)) {
-            return FALLOW_INVALID_POINTER; /* overlaps: said already */
+            return FALLOW_INVALID_POINTER; /* overlaps, already reported */
         }
         if (flw_client_chance(client, 50)) {
             status = flw_client_free(client, client->count - 1, stream, false);
@@ -76,7 +76,7 @@ static fallow_status work(struct flw_client *client, const struct flw_client_cap
     return FALLOW_OK;
 }
 
-/* Ordinary memory, last used before the capture on the stream itself, returned inside it. */
+/* Free, inside the capture, ordinary memory last used on the stream before the capture. */
 static fallow_status free_ordinary(struct flw_client *client, uint32_t stream)
 {
     for (size_t i = 0; i < client->count; i++) {
@@ -93,7 +93,7 @@ static bool joins(const struct flw_client_capture *how, unsigned i)
     return how->joined[i] != how->stream && (i == 0 || how->joined[1] != how->joined[0]);
 }
 
-/* The second forks from the first where both join. All come back before it is over. */
+/* Fork both streams into the capture and join them again before its end. */
 static fallow_status join(struct flw_client *client, const struct flw_client_capture *how,
                           fallow_capture *capture)
 {
@@ -115,14 +115,14 @@ static fallow_status join(struct flw_client *client, const struct flw_client_cap
     for (unsigned i = 0; i < forked; i++) {
         flw_client_order(client, how->joined[i], how->stream);
     }
-    /* The graph orders its own blocks only: an earlier capture's stay where they are. */
+    /* The graph orders only its own blocks; blocks of an earlier capture stay. */
     for (size_t i = first; i < client->count; i++) {
         client->blocks[i].home = how->stream;
     }
     return status;
 }
 
-/* From the graph to its last launch and its end. */
+/* Launch the graph and destroy it. */
 static bool launch(struct flw_client *client, uint32_t stream, CUgraph graph)
 {
     const struct flw_driver *cu = &client->sim->cu;
@@ -142,7 +142,7 @@ static bool launch(struct flw_client *client, uint32_t stream, CUgraph graph)
     return is_cuda(client, cu->cuGraphDestroy(graph), "cuGraphDestroy") && good;
 }
 
-/* What a captured stream holds must be ordered by it alone. */
+/* Make the captured stream the only one that orders its blocks. */
 static void prepare(struct flw_client *client, const struct flw_client_capture *how)
 {
     uint32_t all = 1u << how->stream | 1u << how->joined[0] | 1u << how->joined[1];
@@ -186,7 +186,8 @@ static fallow_status begin(struct flw_client *client, CUstream stream, fallow_ca
     return status;
 }
 
-/* Renew the stream. A use of the new stream follows, so the pool may discard its state of the old one. */
+/* Renew the stream. A use of the new stream follows, so the pool may discard its state of the old
+ * one. */
 static bool renew(struct flw_client *client, uint32_t stream, bool tells)
 {
     const struct flw_put *put = &client->put;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how a test starts a program of this build. Cross-built, the build defines FLW_EMULATOR as the
- * words that stand before such a program's path, each with a comma behind it; natively there are none.
+ * Owns: the command words that start a program of this build. In a cross build FLW_EMULATOR holds
+ * the emulator's words, each followed by a comma; in a native build it is empty.
  *
  *   const char *words[] = {FLW_EMULATOR path, "argument", NULL};
  *   execv(words[0], ...);
  *
- * FLW_IS_EMULATED is for what no emulator does: it stands beside the reason.
- */
+ * FLW_IS_EMULATED marks tests that no emulator supports, with the reason beside it. */
 #ifndef FLW_TESTS_SUPPORT_EMULATOR_H
 #define FLW_TESTS_SUPPORT_EMULATOR_H
 

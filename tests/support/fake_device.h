@@ -39,7 +39,7 @@ static CUresult fake_unreserve(CUdeviceptr pointer, size_t bytes)
     return CUDA_SUCCESS;
 }
 
-/* A handle is its size. */
+/* The size serves as the handle. */
 static CUresult fake_create(CUmemGenericAllocationHandle *handle, size_t bytes,
                             const CUmemAllocationProp *properties, unsigned long long flags)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the pool whose answers the real one's are compared with: a driver allocation for each block,
- * and a free that waits for the whole device. Right whatever the order of streams, because nothing is
- * ever kept. Does not: serve threads, captures or a driver that fails; the model has none of them.
- */
+ * Owns: the reference pool: one driver allocation for each block, and a free that waits for the
+ * whole device. It is correct for every order of streams, because it caches nothing. Does not:
+ * support threads, captures or a failing driver; the model has none. */
 #include "support/pool_under_test.h"
 
 #include <stdlib.h>
@@ -17,13 +16,13 @@
 struct block {
     struct block *next;
     CUdeviceptr base, ptr;
-    size_t bytes, requested_bytes; /* from the driver; as asked */
+    size_t bytes, requested_bytes; /* allocated by the driver; requested */
 };
 
 struct oracle {
     const struct flw_driver *cu;
     CUdevice device;
-    CUcontext context; /* current to the tests' one thread, who made it so */
+    CUcontext context; /* made current by the tests' only thread */
     size_t limit_bytes;
     struct block *blocks;
     fallow_stats stats;
@@ -121,7 +120,7 @@ static fallow_status take_back(void *pool, void *ptr, fallow_stream stream)
     return ptr == NULL ? FALLOW_OK : *at == NULL ? FALLOW_INVALID_POINTER : release(oracle, at);
 }
 
-/* A size is right if the block could have been allocated for it. */
+/* Free a block if it could have been allocated for that size. */
 static fallow_status take_back_sized(void *pool, void *ptr, size_t size, fallow_stream stream)
 {
     struct oracle *oracle = pool;

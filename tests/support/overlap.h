@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the set of address ranges that are allocated at this moment, so that two live blocks on one
- * byte are found also where the device could not tell (both used by one stream).
- * Exact, byte by byte. Synchronization: internal, one spin lock a chunk of 2 MiB of addresses.
- */
+ * Owns: the set of allocated address ranges, to find two live blocks that share a byte even if the
+ * device cannot (both used by one stream). Exact to the byte. Synchronization: internal, one spin
+ * lock for each 2 MiB of addresses. */
 #ifndef FLW_TESTS_SUPPORT_OVERLAP_H
 #define FLW_TESTS_SUPPORT_OVERLAP_H
 
@@ -19,7 +18,7 @@ void flw_overlap_destroy(struct flw_overlap *set);
 /* False, and a line on stderr, when a byte of [address, +bytes) is in the set already; then nothing
  * is added beyond that chunk and the run is over anyway. */
 bool flw_overlap_claim(struct flw_overlap *set, uint64_t address, uint64_t bytes);
-/* Take out a range that was claimed as it is. */
+/* Remove a range that was claimed exactly so. */
 void flw_overlap_release(struct flw_overlap *set, uint64_t address, uint64_t bytes);
 
 #endif

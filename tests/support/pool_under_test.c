@@ -10,7 +10,7 @@
 static fallow_status create(const struct flw_driver *driver, const fallow_pool_config *config,
                             void **out_pool)
 {
-    (void)driver; /* it opens its own; the shared object is the same one */
+    (void)driver; /* the pool opens its own, the same shared object */
     fallow_pool *pool = NULL;
     fallow_pool_config own = *config;
     own.driver = "sim";
@@ -59,7 +59,7 @@ static fallow_status retire(void *pool, fallow_stream stream)
 
 static fallow_status trim(void *pool, size_t keep_bytes)
 {
-    /* A millisecond, as an allocation has: where work is held back none of it completes. */
+    /* Wait a millisecond, as an allocation does; held work does not complete. */
     fallow_status status = fallow_pool_trim(pool, keep_bytes, 1000000, NULL);
     return status == FALLOW_TIMEOUT ? FALLOW_OK : status;
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: one face for every pool that the property tests run over: the real library and the
- * oracle (oracle.c). Does not: adapt semantics. What a pool lacks is a NULL function, and the test leaves the
- * step out.
- */
+ * Owns: one interface for every pool in the property tests: the library and the oracle (oracle.c).
+ * Does not: adapt semantics. A missing function is NULL, and the test skips the step. */
 #ifndef FLW_TESTS_SUPPORT_POOL_UNDER_TEST_H
 #define FLW_TESTS_SUPPORT_POOL_UNDER_TEST_H
 
@@ -29,7 +27,7 @@ struct flw_put_ops {
     fallow_status (*retire)(void *pool, fallow_stream stream);
     fallow_status (*trim)(void *pool, size_t keep_bytes);
     fallow_status (*get_stats)(void *pool, fallow_stats *out_stats);
-    /* Only where a pool has them. */
+    /* Optional. */
     fallow_status (*alloc_request)(void *pool, const fallow_request *request, fallow_stream stream,
                                    void **out_ptr);
     fallow_status (*alloc_batch)(void *pool, const size_t *sizes, size_t count,
@@ -59,7 +57,7 @@ struct flw_put_ops {
     void (*context_capture_end)(void);
     /* From now to the end of the pool, nothing lost, into a trace file. */
     fallow_status (*record)(void *pool, const char *path);
-    bool exact_ledger;  /* reserved_bytes is what the driver's ledger says; else at most that */
+    bool exact_ledger;  /* reserved_bytes equals the driver's ledger; else it is at most that */
     bool stale_handles; /* a destroyed pool's handle may be passed */
 };
 

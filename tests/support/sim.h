@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a test's way to the simulated driver: its entry points and every control of
+ * Owns: the tests' access to the simulated driver: its entry points and every control of
  * fallow/simcuda.h as typed function pointers.
- * Does not: decide what a test wants of it; needs no test framework.
- */
+ * Does not: need a test framework. */
 #ifndef FLW_TESTS_SUPPORT_SIM_H
 #define FLW_TESTS_SUPPORT_SIM_H
 
@@ -35,16 +34,16 @@ struct flw_sim {
     flw_sim_store_function store;
 };
 
-/* Open libfallow-simcuda.so. False, and a line on stderr, when it or one of its controls is
- * missing. The world is the process's: every opener sees the same one. */
+/* Open libfallow-simcuda.so. Returns false, with a line on stderr, if the library or one of its
+ * controls is missing. All callers in the process share one world. */
 bool flw_sim_open(struct flw_sim *sim);
 void flw_sim_close(struct flw_sim *sim);
 
-/* In the child of a fork, before flw_sim_open: where its parent has ever opened the driver the child's
- * calls are refused until it has a world of its own, which this makes. */
+/* Give the child of a fork a world of its own, before flw_sim_open. If the parent has opened the
+ * driver, the child's calls fail until then. */
 void flw_sim_renew(void);
 
-/* Find the controls in a driver that is open already. False: it is not a simulated one. */
+/* Find the controls in an open driver. Returns false if the driver is not simulated. */
 bool flw_sim_find_controls(struct flw_sim *sim);
 
 /* Defaults: FLW_SIM_RANDOM, unbacked, unchecked, nothing mild. */
@@ -54,14 +53,14 @@ flw_sim_config flw_sim_config_default(uint64_t seed);
  * driver error: the bed of a test must work. NULL: defaults. */
 CUcontext flw_sim_begin(const struct flw_sim *sim, const flw_sim_config *config);
 
-/* A test that fails every driver call in turn takes every so many positions: what its command line says, and
- * every one where FALLOW_TEST_ALL is set or the answer would be none. */
+/* Return the step between tested positions, for a test that fails every driver call in turn:
+ * `every`, or 1 if FALLOW_TEST_ALL is set or `every` is 0. */
 uint64_t flw_sim_step_of_sample(uint64_t every);
 
 /* Device 0's ledger. */
 flw_sim_ledger flw_sim_read_ledger(const struct flw_sim *sim);
 
-/* How many rules were broken; the first few sentences go to stderr. */
+/* Return the number of broken rules; print the first few sentences to stderr. */
 uint64_t flw_sim_print_violations(const struct flw_sim *sim);
 
 #endif

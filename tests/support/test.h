@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the order in which cmocka wants its headers, and what every test needs beside it: a seed
- * that is printed and can be released, the way to skip, a look for a text in another. Does not:
- * know any module under test.
+ * Owns: the header order that cmocka needs, and helpers of all tests: a printed seed that can be
+ * repeated, skipping, searching text. Does not: know a module under test.
  *
- * Tests include this header and never <cmocka.h>; `check.layers` enforces it.
- */
+ * Tests include this header and never <cmocka.h>; `check.layers` enforces it. */
 #ifndef FLW_TESTS_SUPPORT_TEST_H
 #define FLW_TESTS_SUPPORT_TEST_H
 
-/* cmocka.h uses the types of the headers before it and includes none. */
+/* cmocka.h uses types of the headers before it and includes none. */
 /* clang-format off */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,12 +24,11 @@
 
 #include "base/random.h"
 
-/* A program that exits with this was skipped (no GPU, no trace); ctest is told so. */
+/* Exit status of a skipped program (no GPU, no trace), registered with ctest. */
 #define FLW_TEST_SKIPPED 77
 
-/* The seed of a randomised test: FALLOW_TEST_SEED from the environment where it is set, else the
- * clock's. It is printed, so that a failing run can be repeated. An unreadable seed ends the run.
- */
+/* Return the seed of a randomised test: FALLOW_TEST_SEED if set, else from the clock. Prints the
+ * seed, so that a failing run can be repeated. Ends the run if the variable is not a number. */
 static inline uint64_t flw_test_seed(const char *test)
 {
     struct timespec now;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the trim of tests that want what can be had: within a tenth of a second, and OK where more would
- * have taken longer.
- */
+ * Owns: a trim for tests: wait up to a tenth of a second, and count a timeout as success. */
 #ifndef FLW_TESTS_SUPPORT_TRIM_H
 #define FLW_TESTS_SUPPORT_TRIM_H
 
