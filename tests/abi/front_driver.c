@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a driver in front of the simulated one that minds how it is left: it ends the process with a line
- * if it is unloaded while the process lives, or called after its own handler of the exit has run. It has
- * no cuCtxCreate_v2.
- * Does not: answer a call by itself.
- */
+ * Owns: a driver in front of the simulated one that ends the process with a line if it is
+ * unloaded, or called after its own exit handler. It has no cuCtxCreate_v2.
+ * Does not: implement a call itself. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -23,7 +21,7 @@
 #define JUMP_TO(place) "jmp *" place "(%rip)\n"
 #endif
 
-/* An entry point jumps to wherever its place says: behind it a call looks as it did before it. */
+/* An entry point jumps to the address in its slot, with an unchanged call frame. */
 #define X(need, symbol, since, before, parameters)                    \
     __attribute__((used, visibility("hidden"))) void *front_##symbol; \
     __asm__(".pushsection .text\n"                                    \
@@ -50,7 +48,7 @@ static void come_too_late(void)
     stop("front driver: called after its handler of the exit\n");
 }
 
-/* From here on whoever calls is too late; and there is time to do so. */
+/* Every later call is an error. Wait a moment for one. */
 static void leave(void)
 {
     void (*late)(void) = come_too_late;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * abi.leave_<how>: a driver is never unloaded once it was called, it needs no cuCtxCreate_v2, and behind its
- * own handlers of the exit nobody calls it. The driver itself (front_driver.c) ends the process where that is not so.
+ * abi.leave_<how>: a driver is never unloaded after its first call, it needs no cuCtxCreate_v2,
+ * and is not called after its own exit handlers. The driver (front_driver.c) ends the process
+ * otherwise.
  *
- *   leave closed|helper|abandoned <driver>
- */
+ *   leave closed|helper|abandoned <driver> */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static fallow_pool *make_pool(const char *driver, bool has_helper)
     fallow_pool_config_init(&config);
     config.driver = driver;
     config.helper_thread = has_helper;
-    config.decay_ms = 1; /* the helper polls as often as it can */
+    config.decay_ms = 1; /* the helper polls as often as possible */
     config.log = say;
     return fallow_pool_create(&config, &pool) == FALLOW_OK ? pool : NULL;
 }
@@ -41,7 +41,7 @@ static bool alloc_and_free(fallow_pool *pool)
            fallow_free(pool, block, NULL) == FALLOW_OK;
 }
 
-/* Twice: what was left open is opened again. */
+/* Twice: a driver left open is opened again. */
 static bool close_driver(const char *driver)
 {
     for (int i = 0; i < 2; i++) {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * abi.secure: what a user puts into the environment of a privileged program (setuid root here) leads the
- * libraries in it nowhere: FALLOW_PLUGIN names no driver whose code would run as root, FALLOW no file that
- * the preload library would open as root. The same programs without the privilege do as they are told.
+ * abi.secure: the libraries in a privileged program (setuid root here) ignore the environment:
+ * FALLOW_PLUGIN names no driver whose code would run as root, FALLOW no file that the preload
+ * library would open as root. The same programs without the privilege obey both.
  *
- *   secure <victim> <driver> [<victim that links the preload library>]       77: not root, or no setuid
- */
+ *   secure <victim> <driver> [<victim that links the preload library>]       77: not root, or no setuid */
 #include <fcntl.h>
 #include <grp.h>
 #include <stdbool.h>
@@ -48,7 +47,7 @@ static int copy_setuid(const char *path)
         stop(COPY);
     }
     close(from);
-    close(to); /* what is open for writing cannot be run */
+    close(to); /* a file open for writing cannot be executed */
     int program = open(COPY, O_RDONLY | O_CLOEXEC);
     if (program < 0) {
         stop(COPY);
@@ -56,8 +55,8 @@ static int copy_setuid(const char *path)
     return program;
 }
 
-/* What the program says, run as root or, where `is_other`, by a user who may do nothing. By descriptor: that
- * user needs no way to the folder. */
+/* Return the program's output, run as root or, if `is_other`, by an unprivileged user. By
+ * descriptor, because that user may not access the folder. */
 static void run(int program, char *setting, bool is_other, char *out, size_t out_bytes)
 {
     int ends[2], state = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a user would put in the driver's place: code that runs as soon as it is opened.
- */
+ * Owns: an attacker's driver: code that runs as soon as it is opened. */
 #include <unistd.h>
 
 __attribute__((constructor)) static void run(void)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a program that has the library make a default pool, and says whether it is privileged.
- */
+ * Owns: a program that makes a default pool and prints whether it is privileged. */
 #include <stdio.h>
 #include <sys/auxv.h>
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the rules of struct_size, for every sized struct: an older caller's struct is smaller and
- * not touched beyond its end, a newer caller's is larger and its unknown tail must be zero where
- * the library reads it and is zeroed where the library fills it. Each struct ends where its page
- * ends.
- */
+ * Owns: the rules of struct_size, for every sized struct: an older caller's struct is smaller, and
+ * memory after its end is untouched; a newer caller's is larger: its unknown tail must be zero if
+ * the library reads it, and is zeroed if the library fills it. Each struct ends at the end of its
+ * page. */
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,7 +19,7 @@
 #define TAIL_BYTES 64
 #define SMALLEST   sizeof(size_t)
 
-/* A page with an unreadable one behind it. */
+/* A page followed by an unreadable one. */
 struct fenced_page {
     unsigned char *end;
     size_t page_bytes;
@@ -76,7 +75,7 @@ static fallow_pool *new_pool(void)
 /* ---- structs that the library reads */
 
 typedef void (*init_function)(void *object, size_t struct_size);
-/* Use the struct as a caller of its size would; what the library answered. */
+/* Use the struct like a caller of its size; return the library's status. */
 typedef fallow_status (*read_function)(fallow_pool *pool, void *object);
 
 static void init_config(void *object, size_t size)
@@ -209,7 +208,7 @@ static void a_sleep_request_of_any_age_is_read(void **state)
                 read_sleep_request);
 }
 
-/* A share that is as whole as it can be without a descriptor: it is understood, and refused. */
+/* Fill a share as far as possible without a descriptor: it is parsed, and refused. */
 static void init_share(void *object, size_t size)
 {
     fallow_share_init_sized(object, size);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: 1 KiB of static thread-local storage, as a large framework's libraries take it.
- */
+ * Owns: 1 KiB of static thread-local storage, like that of a large framework's libraries. */
 char *flw_tls_hog(void);
 
 static _Thread_local char hog[1024] __attribute__((tls_model("initial-exec")));

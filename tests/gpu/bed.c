@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* spin.ptx, and what nvcc makes of it where there is one: a driver need not have a compiler. */
+/* spin.ptx, and nvcc's binary of it if available: a driver may lack a compiler. */
 __asm__(".section .rodata, \"a\"\n"
         ".global spin_ptx\n"
         ".hidden spin_ptx\n"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the programs share that ask a driver questions: the driver itself, real or simulated, with
- * device 0's primary context current; work that lasts; the time that calls take.
- * Does not: use the library.
- */
+ * Owns: helpers of programs that examine a driver: the driver itself, real or simulated, with
+ * device 0's primary context current; long work; timing of calls.
+ * Does not: use the library. */
 #ifndef FLW_TESTS_GPU_BED_H
 #define FLW_TESTS_GPU_BED_H
 
@@ -20,8 +19,8 @@ struct bed {
     bool is_sim; /* also where the simulated driver has the real one's name */
     CUdevice device;
     CUcontext context;
-    CUfunction spin;   /* a real device: a kernel that lasts as long as it is told */
-    CUdeviceptr words; /* the simulated one: what stands for it is written here */
+    CUfunction spin;   /* a real device: a kernel that runs for a given time */
+    CUdeviceptr words; /* the simulated device: destination of its stand-in */
     unsigned wrong_count;
 };
 
@@ -32,7 +31,8 @@ int bed_open(struct bed *bed, const char *device);
 /* Give a stream work that lasts ms milliseconds; on the simulated device, until something waits. */
 void bed_busy(struct bed *bed, CUstream stream, unsigned ms);
 
-/* Nanoseconds since some point: the host's clock, or what the simulated driver's calls would have cost. */
+/* Return nanoseconds since some point: the host's clock, or the simulated driver's
+ * modelled time. */
 uint64_t bed_now_ns(const struct bed *bed);
 
 /* Ends the program where the bed itself does not work. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a device is, and whether it is well: cuInit, a context, 1 MiB that is allocated, written, read
- * and freed, a kernel that ends.
+ * Owns: a check of a device: cuInit, a context, 1 MiB allocated, written, read and freed, a kernel
+ * that ends.
  *
  *   device_probe [--device N|sim] [--attributes]
  *
- * Prints one JSON object, with the path of the driver's library; --attributes adds every attribute that the driver
- * returns, by number. Exit: 0 well; 1 not; 77 no such device. Does not: use the library.
- */
+ * Prints one JSON object, with the path of the driver's library; --attributes adds every attribute
+ * that the driver returns, by number. Exit: 0 working; 1 not; 77 no such device. Does not: use the
+ * library. */
 #include "bed.h"
 
 #include <dlfcn.h>
@@ -33,7 +33,7 @@ static bool is_well(struct bed *bed)
     MUST(cuMemcpyDtoH_v2(&back, memory + MIB - sizeof back, sizeof back));
     MUST(cuMemFree_v2(memory));
     MUST(cuStreamDestroy_v2(stream));
-    /* The simulated device has contents only in a world that was told so. */
+    /* The simulated device has contents only in a world configured so. */
     if (back != WORD && !bed->is_sim) {
         fprintf(stderr, "device_probe: %08x was written and %08x read\n", WORD, back);
         return false;

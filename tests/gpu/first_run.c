@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the questions about a real driver that its documentation leaves open and the preload library
- * relies on, asked through the driver's own entry points: those that a C program can ask. clients.sh asks
- * the rest. The numbers are those of its list.
+ * Owns: the questions about a real driver that its documentation leaves open and the preload
+ * library relies on, answered by its entry points: those that a C program can answer. clients.sh
+ * has the rest. The numbers are those of its list.
  *
  *   first_run [--device N|sim]
  *
- * Prints "number: answer" a line. Exit: 0 all asked, and what is relied on holds; 1 something does not;
- * 77 no such device. Does not: use the library; on the simulated device nothing is found out but that
- * the program itself works.
- */
+ * Prints a line "number: answer" for each. Exit: 0 all answered, and every assumption holds; 1 one
+ * does not; 77 no such device. Does not: use the library; on the simulated device it tests only
+ * itself. */
 #include "first_run.h"
 
 #include <stdarg.h>
@@ -54,7 +53,7 @@ int main(int argc, char **argv)
     check_free(&bed);
     check_pointers(&bed);
     check_queue(&bed);
-    check_contexts(&bed); /* the last: it resets the context */
+    check_contexts(&bed); /* last: it resets the context */
     printf("%u of the things relied on do not hold\n", bed.wrong_count);
     return bed.wrong_count != 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the questions about order: what an event of the whole context covers and costs, what captures
- * forbid, whether a native free waits, how much a stream takes before a call waits.
- */
+ * Owns: the questions about order: coverage and cost of a context event, calls forbidden during a
+ * capture, whether a free of the driver waits, and how much work a stream accepts before a call
+ * blocks. */
 #include "first_run.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ static double now_ms(const struct bed *bed)
     return (double)bed_now_ns(bed) / 1e6;
 }
 
-/* Work was given; does an event recorded now stay open until it is done? */
+/* Check that an event recorded after work stays incomplete until the work is done. */
 static void covers(struct bed *bed, const char *number, const char *what)
 {
     char text[128];
@@ -55,7 +55,7 @@ static void launch_graph(struct bed *bed, CUstream stream)
     MUST(cuGraphDestroy(graph));
 }
 
-/* Does a record of the context hold up work that comes after it on another stream? */
+/* Check whether a context event delays later work on another stream. */
 static void check_serialises(struct bed *bed, CUstream busy, CUstream idle)
 {
     CUevent all, own;
@@ -166,7 +166,7 @@ void check_epochs(struct bed *bed)
     }
 }
 
-/* ---- 6. what a capture of this or another thread forbids */
+/* ---- 6. calls forbidden during a capture of this or another thread */
 
 struct trial {
     struct bed *bed;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the threads of gpu_stress share, and what each has for itself.
- */
+ * Owns: shared and private state of the threads of gpu_stress. */
 #ifndef FLW_TESTS_GPU_STRESS_H
 #define FLW_TESTS_GPU_STRESS_H
 
@@ -24,7 +23,7 @@ struct block {
     CUdeviceptr address;
     size_t bytes;
     uint32_t value;
-    unsigned home; /* the stream whose work on it is the latest */
+    unsigned home; /* the stream of its latest work */
 };
 
 struct world {
@@ -43,8 +42,8 @@ struct world {
     atomic_uint capture_count, sleep_count, share_count, unshared_count;
 };
 
-/* A thread's program. Invariant: a block's bytes at both ends are its value, once the work of its home
- * stream is done. */
+/* A thread's program. Invariant: a block's bytes at both ends are its value, once the work of its
+ * home stream is done. */
 struct run {
     struct world *world;
     const struct flw_driver *cu;
@@ -55,7 +54,7 @@ struct run {
     CUevent event;
     struct block block[BLOCKS];
     unsigned count;
-    uint32_t *words; /* pinned: what came back */
+    uint32_t *words; /* pinned: values read back */
     uint32_t expected[CHECKS];
     unsigned check_count;
 };
@@ -66,13 +65,13 @@ void must(const struct run *run, CUresult result, const char *call);
 void must_status(const struct run *run, fallow_status status, const char *call);
 
 uint64_t below(struct run *run, uint64_t bound);
-/* All work of the run's streams is done; words that came back are looked at. */
+/* Finish all work of the run's streams and check the values read back. */
 void compare(struct run *run);
-/* Later work of `to` comes after what `from` was given. */
+/* Order later work of `to` after the current work of `from`. */
 void order(struct run *run, unsigned from, unsigned to);
-/* The block's value to both its ends, in the stream's order. */
+/* Write the block's value to both its ends, in stream order. */
 void fill(struct run *run, const struct block *block, CUstream stream);
-/* A word is asked back and must be `value`; compare() looks. There is room for CHECKS. */
+/* Read a word back for compare(), which expects `value`. There is room for CHECKS. */
 void read_word(struct run *run, CUdeviceptr address, uint32_t value, CUstream stream);
 /* A block of a drawn size, not filled; false: out of memory. */
 bool allocate(struct run *run, unsigned stream, struct block *block);
@@ -80,7 +79,7 @@ void free_block(struct run *run, unsigned index);
 /* One operation of the random program. */
 void step(struct run *run);
 
-/* Capture on stream 0, launch twice beside eager work, look at what it left. */
+/* Capture on stream 0, launch twice during eager work, check the result. */
 void capture_round(struct run *run);
 /* With the world quiet: the pool sleeps and wakes, with contents saved or dropped. */
 void sleep_round(struct run *run);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what gpu_stress does now and then beside its steps: captures, sleeps, blocks shared with another
- * process.
- */
+ * Owns: the occasional rounds of gpu_stress: captures, sleeps, blocks shared with another process. */
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -52,7 +50,8 @@ void capture_round(struct run *run)
         }
         if (run->stream[0] == stream) {
             read_word(run, kept.address, passing.value, stream);
-        } else { /* renewed meanwhile: the launch came before its heir's present end */
+        } else { /* the stream was renewed: the launch precedes the current end of its
+                     successor */
             stream = run->stream[0];
             order(run, 1, 0);
         }

@@ -81,8 +81,8 @@ static void verify(struct run *run, const struct block *block, CUstream stream)
     read_word(run, block->address + block->bytes / 4 * 4 - 4, block->value, stream);
 }
 
-/* Where a pool sleeps, whole words, since what it saves must be written; a simulated one's saves go through this
- * machine's memory: less of it. */
+/* For a pool that sleeps pick whole words, because all saved bytes must be written; on the
+ * simulated device fewer, because saves use this machine's memory. */
 static size_t pick_bytes(struct run *run)
 {
     bool is_small = run->world->sleeps && run->world->is_sim;

@@ -30,7 +30,7 @@
 static const struct {
     const char *name;
     void (*ask)(struct probe *probe);
-    bool is_timed; /* asked again behind running work */
+    bool is_timed; /* repeated behind running work */
 } questions[] = {{"reserve", ask_reserve, false}, {"creates", ask_creates, false},
                  {"ipc", ask_ipc, false},         {"life", ask_life, true},
                  {"unmap", ask_unmap, true},      {"access", ask_access, true},
@@ -125,7 +125,7 @@ void probe_say(struct probe *probe, const char *call, size_t bytes, CUresult res
 
 /* ---- mapped stretches ---- */
 
-/* A refusal is an answer, too: the row that names it; true where there was none. */
+/* Print a row for a call that was refused. True if it was not. */
 static bool took(struct probe *probe, const char *call, size_t bytes, CUresult result)
 {
     if (result != CUDA_SUCCESS) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the questions of vmm_probe share: calls that are timed, idle or behind running work, and their
- * rows.
- */
+ * Owns: the common part of vmm_probe's questions: timed calls, idle or behind running work, and
+ * their rows. */
 #ifndef FLW_TESTS_GPU_VMM_PROBE_H
 #define FLW_TESTS_GPU_VMM_PROBE_H
 
@@ -19,7 +18,7 @@ struct row {
     CUresult result;     /* the first that was not a success */
     unsigned call_count; /* that succeeded; of the first MOST_SAMPLES each time is kept */
     double us[MOST_SAMPLES], total_us;
-    bool has_waited; /* work that ran beside it was done when the call came back */
+    bool has_waited; /* the concurrent work was done when the call returned */
 };
 
 struct probe {
@@ -35,9 +34,9 @@ struct probe {
 
 /* Before a call: work is running, or none is, as the probe wants; the time is taken. */
 void probe_begin(struct probe *probe);
-/* After it. True: it succeeded. */
+/* Finish the timed call. True if it succeeded. */
 bool probe_take(struct probe *probe, struct row *row, CUresult result);
-/* TIMED(probe, row, call of the driver): true where it succeeded */
+/* TIMED(probe, row, call of the driver): true if it succeeded */
 #define TIMED(p, row, invocation) (probe_begin(p), probe_take(p, row, (p)->bed.cu->invocation))
 /* A line of JSON, written out at once; nothing where the call was never made. */
 void probe_print(struct probe *probe, const struct row *row);
@@ -47,11 +46,11 @@ void probe_say(struct probe *probe, const char *call, size_t bytes, CUresult res
 /* Nothing runs any more. */
 void probe_rest(struct probe *probe);
 
-/* False: refused, and said. */
+/* Reserve addresses. False if refused, with a row. */
 bool probe_reserve(struct probe *probe, CUdeviceptr *address, size_t bytes);
 
-/* A reservation with `count` handles of `bytes` mapped side by side, accessible; NULL: refused, and said. What was
- * made is released by the other; of what the driver does not take back that is said. */
+/* Reserve addresses with `count` handles of `bytes` mapped side by side, accessible. Returns NULL,
+ * with a row, if refused. probe_unmap releases it, with a row for each refused release. */
 struct stretch {
     CUdeviceptr address;
     size_t bytes; /* of a handle */
@@ -59,7 +58,7 @@ struct stretch {
     CUmemGenericAllocationHandle *handles;
 };
 struct stretch *probe_map(struct probe *probe, size_t bytes, unsigned count, bool is_accessible);
-/* is_mapped: false where the caller has unmapped all of it. */
+/* is_mapped: false if the caller has unmapped everything. */
 void probe_unmap(struct probe *probe, struct stretch *stretch, bool is_mapped);
 
 void ask_reserve(struct probe *probe);

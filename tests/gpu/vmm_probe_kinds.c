@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: vmm_probe's questions without a clock: which addresses can be reserved, which kinds of handles the
- * driver makes, what it says of an address to those who register memory.
- */
+ * Owns: vmm_probe's questions without timing: reservable addresses, supported kinds of handles,
+ * and the driver's answers to programs that register memory. */
 #include "vmm_probe.h"
 
 #include <fcntl.h>
@@ -67,7 +66,7 @@ static int attribute(const struct bed *bed, int number)
     return result == CUDA_SUCCESS ? value : -1;
 }
 
-/* Mapped, accessible, written, unmapped: the first answer that is not a success, and whose it is. */
+/* Map, grant access, write, unmap: return the first error and its call. */
 static CUresult use_once(struct probe *probe, CUmemGenericAllocationHandle handle, size_t bytes,
                          const char **call)
 {

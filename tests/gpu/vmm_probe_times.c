@@ -14,7 +14,7 @@
 #define FILL_BYTES    ((size_t)140000000000)
 #define FILL_LEFT     (2048 * MIB) /* of the device's memory, for the driver */
 
-/* One handle's life; false where a call failed. What was made is released. */
+/* Time one handle's life; false if a call failed. Releases everything. */
 static bool live_once(struct probe *probe, CUdeviceptr address, struct row rows[5])
 {
     CUmemGenericAllocationHandle handle = 0;
@@ -52,7 +52,7 @@ void ask_life(struct probe *probe)
             probe_print(probe, &rows[k]);
         }
         probe_rest(probe);
-        (void)bed->cu->cuMemAddressFree(address, sizes[i]); /* refused where it is still mapped */
+        (void)bed->cu->cuMemAddressFree(address, sizes[i]); /* refused while it is mapped */
     }
 }
 

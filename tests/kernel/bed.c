@@ -52,7 +52,8 @@ static void must(const struct flw_bed *bed, CUresult result, const char *call)
         exit(1);
     }
 }
-/* The bed's own calls are to disturb no capture; those of what is under test see to that themselves. */
+/* Make the bed's own calls in relaxed mode, which disturbs no capture; the functions under test do
+ * so themselves. */
 static CUstreamCaptureMode exchange_mode(const struct flw_bed *bed, CUstreamCaptureMode mode)
 {
     if (bed->is_simulated) {
@@ -346,11 +347,11 @@ uint64_t flw_bed_expect_violations(struct flw_bed *bed, char *text, size_t text_
 struct proof {
     void *outputs[FLW_BED_OUTPUTS];
     size_t room[FLW_BED_OUTPUTS];
-    unsigned char *first[FLW_BED_OUTPUTS]; /* what the run over zeros wrote */
+    unsigned char *first[FLW_BED_OUTPUTS]; /* outputs of the run over zeros */
     unsigned char *now[FLW_BED_OUTPUTS];
 };
 
-/* Make all outputs look unwritten; what is in them stays. */
+/* Mark all outputs as unwritten, without changing them. */
 static void forget_all(struct flw_bed *bed, const struct proof *proof, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

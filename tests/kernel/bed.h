@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a bed for kernel modules: a pool, loaded kernels and a stream on the simulated device (memory with
- * contents, every access checked, another thread's GLOBAL capture under way, which has to survive) or on
- * a GPU; named buffers; the proof that dirty memory does not show.
- * Does not: know a module; need a test framework, so that it runs where there is a GPU and no cmocka.
+ * Owns: a bed for kernel modules: a pool, loaded kernels and a stream on the simulated device
+ * (memory with contents, every access checked, another thread's GLOBAL capture that must survive)
+ * or on a GPU; named buffers; the proof that dirty memory has no effect.
+ * Does not: know a module; need a test framework, so that it runs on a GPU machine without cmocka.
  *
- * A test program is a list of named functions given to flw_bed_main; `--device sim` (the default) or
- * `--device N`, `--only NAME`, `--seed N`. A function fails by FLW_EXPECT, which prints and counts, and goes on.
- */
+ * A test program is a list of named functions for flw_bed_main; `--device sim` (the default) or
+ * `--device N`, `--only NAME`, `--seed N`. A failed FLW_EXPECT prints and counts, and the function
+ * continues. */
 #ifndef FLW_TESTS_KERNEL_BED_H
 #define FLW_TESTS_KERNEL_BED_H
 
@@ -34,7 +34,7 @@ struct flw_bed_test {
 
 int flw_bed_main(int argc, char **argv, const struct flw_bed_test *tests, size_t count);
 
-/* A failure is printed with file and line and counted; the test goes on. */
+/* Print and count a failure with file and line; the test continues. */
 void flw_bed_fail(struct flw_bed *bed, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #define FLW_EXPECT(bed, condition, ...)                         \
@@ -49,7 +49,7 @@ void flw_bed_fail(struct flw_bed *bed, const char *file, int line, const char *f
         FLW_EXPECT(bed, flw_status_ == FALLOW_OK, "%s: %s; %s", #call,        \
                    fallow_status_name(flw_status_), flw_bed_last_error(bed)); \
     } while (0)
-/* Refused with this status, in a sentence that has `word` in it, and nothing was launched. */
+/* Expect the status, a sentence that contains `word`, and no launch. */
 #define FLW_EXPECT_REFUSED(bed, call, expected, word)                                       \
     do {                                                                                    \
         uint64_t flw_launched_ = fallow_kernels_launch_count(flw_bed_kernels(bed));         \
@@ -71,7 +71,7 @@ void flw_bed_fail_call(struct flw_bed *bed, const char *entry, uint64_t n, int e
 const char *flw_bed_last_error(struct flw_bed *bed);
 bool flw_bed_error_has(struct flw_bed *bed, const char *word);
 
-/* The next number of the run's generator (its seed is printed), and one below `most`. */
+/* Return the next number of the run's generator (its seed is printed), or one below `most`. */
 uint64_t flw_bed_random(struct flw_bed *bed);
 int64_t flw_bed_random_below(struct flw_bed *bed, int64_t most);
 
@@ -83,60 +83,61 @@ void *flw_bed_host(size_t bytes);
 /* `bytes` of dirty memory (a pattern, and unwritten to the checker), named in reports. bytes 0: a
  * pointer to 256 bytes that nothing may touch. */
 void *flw_bed_buffer(struct flw_bed *bed, const char *name, size_t bytes);
-/* The same, holding what the host has. */
+/* The same, with the host's contents. */
 void *flw_bed_upload(struct flw_bed *bed, const char *name, const void *from, size_t bytes);
 /* `to` may be an input's, which a call takes as const. */
 void flw_bed_write(struct flw_bed *bed, const void *to, const void *from, size_t bytes);
-/* Numbers as a dtype of integers, cut to it. */
+/* Write integers as a dtype, truncated to it. */
 void flw_bed_write_ints(struct flw_bed *bed, const void *to, const int64_t *from, size_t count,
                         fallow_dtype dtype);
 void *flw_bed_upload_ints(struct flw_bed *bed, const char *name, const int64_t *from, size_t count,
                           fallow_dtype dtype);
 /* Waits for the stream. Bytes that were never written are a violation. */
 void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes);
-/* A word of flags for a call, 0 to begin with; and what it has become. */
+/* Return a word of flags for a call, initially 0; return its value. */
 int32_t *flw_bed_flags(struct flw_bed *bed);
 int32_t flw_bed_read_flags(struct flw_bed *bed, const int32_t *flags);
-/* Fill with a byte; then forget that it was written (simulated device). */
+/* Fill with a byte, then mark it as unwritten (simulated device). */
 void flw_bed_dirty(struct flw_bed *bed, void *buffer, size_t bytes, unsigned char pattern);
-/* Forget alone: what is in it stays, and is unwritten to the checker. */
+/* Mark as unwritten without changing the contents. */
 void flw_bed_forget(struct flw_bed *bed, void *buffer, size_t bytes);
 
 /* ---- graphs: destroyed after the test */
 
 struct flw_bed_graph;
 
-/* Capture the calls that `launch` gives to the bed's stream; it may not upload, read or allocate. */
+/* Capture the calls that `launch` makes on the bed's stream; it may not upload, read
+ * or allocate. */
 struct flw_bed_graph *flw_bed_capture(struct flw_bed *bed,
                                       void (*launch)(struct flw_bed *bed, void *inputs,
                                                      void *const outputs[]),
                                       void *inputs, void *const outputs[]);
-/* Run them again, with what the memory holds by then. */
+/* Launch the graph, with the memory's current contents. */
 void flw_bed_replay(struct flw_bed *bed, struct flw_bed_graph *graph);
 
 /* ---- proof: dirty memory does not show */
 
 #define FLW_BED_OUTPUTS 12
 
-/* One step: a call, or a chain of calls, with all it writes (scratch is named as an output of 0 declared
- * bytes). `launch` uploads what the step reads and modifies in place, then gives the calls to the
- * bed's stream. */
+/* One step: a call, or a chain of calls, with all its outputs (scratch is an output with 0
+ * declared bytes). `launch` uploads the inputs, including those modified in place, then makes the
+ * calls on the bed's stream. */
 struct flw_bed_step {
     void *inputs;
     void (*launch)(struct flw_bed *bed, void *inputs, void *const outputs[]);
     size_t output_count;
     const char *names[FLW_BED_OUTPUTS];
-    size_t buffer_bytes[FLW_BED_OUTPUTS];   /* what the query says */
-    size_t declared_bytes[FLW_BED_OUTPUTS]; /* what is written and may be read */
+    size_t buffer_bytes[FLW_BED_OUTPUTS];   /* as queried */
+    size_t declared_bytes[FLW_BED_OUTPUTS]; /* written by the step, and readable afterwards */
 };
 
 /* The outputs of a query, which has to have been answered; all of their bytes declared. */
 void flw_bed_declare(struct flw_bed *bed, struct flw_bed_step *step, fallow_status query,
                      const fallow_workspace_need *need);
 
-/* Run `step` in memory of zeros, of 0xff, of 0x7f, left by `larger`, and left by `smaller` (each may
- * be NULL, not both): the declared bytes are written, all of them, and the same each time. The bytes are
- * left in out[i] where that is not NULL. */
+/* Run `step` in memory of zeros, of 0xff, of 0x7f, after `larger`, and after `smaller` (each may
+ * be NULL, not both): all declared bytes are written, with the same contents each time. out[i], if
+ * not NULL, receives the bytes. */
 void flw_bed_prove(struct flw_bed *bed, const struct flw_bed_step *step,
                    const struct flw_bed_step *larger, const struct flw_bed_step *smaller,
                    void *const out[]);
@@ -145,12 +146,12 @@ void flw_bed_prove(struct flw_bed *bed, const struct flw_bed_step *step,
  * will show. `args` is copied; given to the bed's stream. */
 void flw_bed_run_twin(struct flw_bed *bed, const char *kernel, flw_sim_twin twin, const void *args,
                       size_t args_bytes);
-/* For such a twin: its arguments, and the accessors of common/twin.h. */
+/* The arguments of such a twin, and the accessors of common/twin.h. */
 struct flw_twin;
 void flw_bed_begin_twin(struct flw_twin *twin, flw_sim_launch *launch, void **parameters,
                         void *args, size_t args_bytes);
 
-/* Violations since the last call of it; the first few are printed. 0 on a GPU. */
+/* Return the violations since the last call; print the first few. 0 on a GPU. */
 uint64_t flw_bed_violations(struct flw_bed *bed);
 /* As above, and quiet: the first sentence to `text`. For tests that expect one. */
 uint64_t flw_bed_expect_violations(struct flw_bed *bed, char *text, size_t text_bytes);

@@ -100,7 +100,7 @@ static void compare(struct flw_bed *bed, const struct flw_record *first,
     }
 }
 
-/* What the arena has put in persistent regions; of constants alone, if they have been used. */
+/* Check the contents of new persistent regions; after a use, only those of constants. */
 static void expect_first_values(const struct flw_leased *run, bool is_used)
 {
     for (size_t i = 0; i < fallow_layout_region_count(run->layout); i++) {

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a step in a lease of a ready layout: its regions claimed one by one as they come alive, what it
- * leaves in them recorded, and the proof that what the arena held before does not show in it.
- * Does not: know a path or a module.
- */
+ * Owns: a step in a lease of a ready layout: its regions claimed one by one as their lifetime
+ * begins, its results recorded, and the proof that the arena's previous contents have no effect.
+ * Does not: know a path or a module. */
 #ifndef FLW_TESTS_KERNEL_LEASED_H
 #define FLW_TESTS_KERNEL_LEASED_H
 
 #include "fallow/layouts.h"
 #include "kernel/bed.h"
 
-struct flw_record; /* what a run has recorded */
+struct flw_record; /* the results of a run */
 
 /* One run of a step. */
 struct flw_leased {
@@ -18,12 +17,13 @@ struct flw_leased {
     const fallow_layout *layout;
     const fallow_lease *lease;
     void *inputs;
-    int fill; /* of what is claimed: a byte, or one of FLW_LEASED_ */
+    int fill; /* fill claimed regions with a byte, or one of FLW_LEASED_ */
     struct flw_record *record;
 };
 
 enum {
-    FLW_LEASED_AS_LEFT = -1, /* what is claimed keeps its bytes, and is unwritten to the checker */
+    FLW_LEASED_AS_LEFT = -1, /* a claimed region keeps its bytes, marked as unwritten for the
+                                 checker */
     FLW_LEASED_KEPT = -2     /* is not touched at all: the contents of persistent regions count */
 };
 
@@ -36,21 +36,22 @@ struct flw_leased_step {
     void (*run)(struct flw_leased *run);
 };
 
-/* The address of a region and its bytes. */
+/* Return the address of a region and its bytes. */
 void *flw_leased_region(const struct flw_leased *run, const char *name);
 size_t flw_leased_bytes(const struct flw_leased *run, const char *name);
-/* The same as the region comes alive, before its first writer: it is dirty from here on. */
+/* The same at the beginning of the region's lifetime, before its first writer: it is dirty
+ * afterwards. */
 void *flw_leased_claim(const struct flw_leased *run, const char *name);
-/* Read `bytes` and note them under a name; a region's own bytes, all of them. What is returned
- * lives as long as the run. */
+/* Read `bytes` and record them under a name; for a region, all its bytes. The result lives as long
+ * as the run. */
 const void *flw_leased_note(const struct flw_leased *run, const char *name, const void *from,
                             size_t bytes);
 const void *flw_leased_note_all(const struct flw_leased *run, const char *name);
 
-/* One lease after the other on one arena: `step` over claimed memory of zeros, 0xff, 0x7f, what `larger`
- * left and what `smaller` left. All that it notes is the same each time; persistent regions hold their
- * first values before the first lease, constants theirs to the end; no violations. A run after it, if `after`
- * is not NULL, is on the same arena with everything kept. */
+/* Take one lease after the other on one arena: `step` over claimed memory of zeros, 0xff, 0x7f,
+ * and the contents after `larger` and after `smaller`. All recorded results are the same each
+ * time; persistent regions hold their first values before the first lease, constants to the end;
+ * no violations. `after`, if not NULL, then runs on the same arena with all contents. */
 void flw_leased_prove(struct flw_bed *bed, const struct flw_leased_step *step,
                       const struct flw_leased_step *larger, const struct flw_leased_step *smaller,
                       const struct flw_leased_step *after);

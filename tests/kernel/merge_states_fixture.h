@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the tests of the merge share: one call's inputs, the formula in double, a proof of both.
- */
+ * Owns: the common part of the merge tests: inputs of a call, the formula in double, a proof. */
 #ifndef FLW_TESTS_KERNEL_MERGE_STATES_FIXTURE_H
 #define FLW_TESTS_KERNEL_MERGE_STATES_FIXTURE_H
 
@@ -16,7 +15,7 @@
 /* One side on the host: rows as floats that the type holds, and their LSE. */
 struct side {
     float *rows; /* [tokens, heads, width] */
-    float *lse;  /* by token or by head, as params say */
+    float *lse;  /* by token or by head, as in params */
 };
 
 struct fixture {
@@ -26,7 +25,7 @@ struct fixture {
     float scale;
 };
 
-/* What two sides make of an element, before rounding, and of its LSE. */
+/* The merged value of an element, before rounding, and of its LSE. */
 struct merged {
     double value, lse, most; /* most: the larger of both elements */
 };
@@ -187,7 +186,7 @@ static inline double half_ulp(fallow_dtype dtype)
     return dtype == FALLOW_BF16 ? 0x1p-8 : dtype == FALLOW_F16 ? 0x1p-11 : 0x1p-24;
 }
 
-/* The largest errors seen: of values over what the header promises, and of LSE. */
+/* The largest errors: of values relative to the header's bound, and of LSE. */
 struct errors {
     double absolute, relative, promised, lse_promised;
 };

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a page table and the lengths of its rows as three calls write them (page_table, concat_pages,
- * verify_pages): what is expected of a call, and the proof that it wrote just that.
- * Does not: know how a call comes by a row: that is the oracle's in each test.
- */
+ * Owns: a page table and the lengths of its rows, as written by three calls (page_table,
+ * concat_pages, verify_pages): the expected values, and the proof that a call wrote exactly these.
+ * Does not: compute the rows; each test has an oracle for that. */
 #ifndef FLW_TESTS_KERNEL_PAGE_ROWS_H
 #define FLW_TESTS_KERNEL_PAGE_ROWS_H
 
 #include "kernel/bed.h"
 
-/* What is expected. The calls' outputs, in this order: table, cache_seqlens, cu_k, max_length. */
+/* The expected outputs of a call, in this order: table, cache_seqlens, cu_k, max_length. */
 struct flw_page_rows {
     int64_t rows, cols;
     int32_t *table;         /* [rows, cols] */
@@ -31,12 +30,12 @@ void flw_page_rows_finish(struct flw_page_rows *want);
 void flw_page_rows_begin(struct flw_page_rows *want, int64_t cols);
 void flw_page_rows_add(struct flw_page_rows *want, int64_t row, int64_t length);
 
-/* `step` is proved between the two, and writes what is expected; so does its word of flags. */
+/* Prove that `step` writes the expected outputs, flags included. */
 void flw_page_rows_prove(struct flw_bed *bed, const struct flw_page_rows *want,
                          const struct flw_bed_step *step, const struct flw_bed_step *larger,
                          const struct flw_bed_step *smaller, const int32_t *flags);
 
-/* The call in a graph. A check replays it and compares what it wrote. */
+/* The call in a graph. A check replays it and compares the outputs. */
 struct flw_page_graph {
     struct flw_bed_step step;
     struct flw_bed_graph *graph;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the tests of the page table share: one call's inputs, an oracle, a proof of both.
- */
+ * Owns: the common part of the page table tests: inputs of a call, an oracle, a proof. */
 #ifndef FLW_TESTS_KERNEL_PAGE_TABLE_FIXTURE_H
 #define FLW_TESTS_KERNEL_PAGE_TABLE_FIXTURE_H
 
@@ -13,7 +12,7 @@
 
 #define FILL 7
 
-/* One call's inputs on the host, and what is expected of it. */
+/* Inputs of a call on the host, and the expected outputs. */
 struct fixture {
     fallow_page_table_params params;
     int64_t *lengths, *requests; /* [batch] */
@@ -74,7 +73,7 @@ static inline void expect(struct fixture *fixture)
     }
 }
 
-/* Random lengths up to what fits, requests that may repeat, slots of any value. */
+/* Draw random lengths that fit, possibly repeated requests, slots of any value. */
 static inline void make(struct flw_bed *bed, struct fixture *fixture, int32_t batch, int32_t cols,
                         int32_t page_size, int64_t stride)
 {
@@ -106,7 +105,7 @@ static inline void make(struct flw_bed *bed, struct fixture *fixture, int32_t ba
     }
 }
 
-/* A map for sliding windows, and slots within it. */
+/* Add a map for sliding windows, and slots within it. */
 static inline void add_swa(struct flw_bed *bed, struct fixture *fixture, int32_t swa_count)
 {
     fallow_page_table_params *params = &fixture->params;
@@ -138,7 +137,7 @@ static inline void give_inputs(struct flw_bed *bed, struct fixture *fixture)
         flw_bed_buffer(bed, "lengths", rows * fallow_dtype_bytes(params->lengths_dtype));
     params->requests =
         flw_bed_buffer(bed, "requests", rows * fallow_dtype_bytes(params->requests_dtype));
-    /* What pads have is never read: it stays unwritten. */
+    /* The call never reads the inputs of pads: they stay unwritten. */
     size_t read = fixture->valid < 0 ? 0 : (size_t)least_of(fixture->valid, params->batch);
     flw_bed_write_ints(bed, params->lengths, fixture->lengths, read, params->lengths_dtype);
     flw_bed_write_ints(bed, params->requests, fixture->requests, read, params->requests_dtype);
@@ -174,7 +173,7 @@ static inline struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *f
     return step;
 }
 
-/* Prove a case in full mode, its flags too. */
+/* Prove a case in full mode, including its flags. */
 static inline void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;

@@ -5,7 +5,7 @@
 #include "fallow/moe.h"
 #include "kernel/bed.h"
 
-/* One call, its inputs on the host, and what is expected. */
+/* One call, its inputs on the host, and the expected outputs. */
 struct fixture {
     fallow_align_blocks_params params;
     int64_t *ids;
@@ -37,7 +37,7 @@ static void drop(struct fixture *fixture)
     free(fixture);
 }
 
-/* As a router gives them: top_k different ids a token; some are -1. */
+/* Draw ids like a router: top_k different ids for each token, some of them -1. */
 static void draw(struct flw_bed *bed, struct fixture *fixture, int top_k, int dropped_percent)
 {
     for (int64_t i = 0; i < fixture->params.count; i++) {
@@ -54,7 +54,7 @@ static void draw(struct flw_bed *bed, struct fixture *fixture, int top_k, int dr
 
 /* ---- the oracle: for each expert, look through all ids */
 
-/* The expert of an id after the map that comes before, or what stands for none. */
+/* Return the expert of an id after the map, or `none`. */
 static int64_t expert_of(const struct fixture *fixture, int64_t i, int64_t none)
 {
     const fallow_align_blocks_params *params = &fixture->params;
@@ -132,7 +132,7 @@ static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
     FLW_EXPECT_OK(bed, fallow_moe_align_blocks(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
 }
 
-/* What is expected is known after it; declared bytes end where the mode says so. */
+/* Compute the expected outputs; the mode determines where declared bytes end. */
 static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
 {
     fallow_workspace_need need = {.struct_size = sizeof need};
@@ -267,7 +267,7 @@ static void ids_without_an_expert_are_left_out(struct flw_bed *bed)
     fixture->ids[7] = -2;
     fixture->params.ids_dtype = FALLOW_I64;
     FLW_EXPECT(bed, flags_after(bed, fixture) == FALLOW_FLAG_INDEX, "-2 was not flagged");
-    fixture->ids[7] = ((int64_t)1 << 32) + 3; /* its low half is legal */
+    fixture->ids[7] = ((int64_t)1 << 32) + 3; /* the low half is a legal id */
     FLW_EXPECT(bed, flags_after(bed, fixture) == FALLOW_FLAG_INDEX, "2^32 + 3 was not flagged");
     for (int i = 0; i < 300; i++) {
         fixture->ids[i] = -1;

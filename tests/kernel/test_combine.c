@@ -11,7 +11,7 @@
 #define MOST_WIDTH 136
 #define MOST_K     8
 
-/* One call, with its inputs in the host's memory; rows of 0 mod 7 are NaN. */
+/* One call, with its inputs in host memory; rows of 0 mod 7 are NaN. */
 struct fixture {
     fallow_combine_params params;
     unsigned char rows[MOST_ROWS * MOST_WIDTH * 4];
@@ -96,7 +96,7 @@ static void prove(struct flw_bed *bed, struct fixture *fixture, void *out)
     free(smaller);
 }
 
-/* What is summed up for one element: the exact sum, that of the absolute values, how many choices. */
+/* The sum of one element: the exact sum, the sum of absolute values, the number of choices. */
 struct exact {
     double sum, size;
     int count;
@@ -142,8 +142,8 @@ static float round_if(const struct fixture *fixture, float value)
     return fixture->params.rounds_each ? flw_number_widen(raw, fixture->params.dtype) : value;
 }
 
-/* The definition, to the bit: a double holds the product of two floats, and rounds the sum of two so that
- * rounding it again to float gives what one rounding would have given. */
+/* Return the exact bits of the definition: a double holds the product of two floats exactly, and
+ * rounds the sum of two such that rounding again to float equals a single rounding. */
 static float defined(const struct fixture *fixture, int64_t token, int64_t i)
 {
     const fallow_combine_params *params = &fixture->params;
@@ -266,7 +266,7 @@ static void rounding_each_step_is_another_sum(struct flw_bed *bed)
     }
 }
 
-/* (1 + 2^-12)^2 rounds to 1 + 2^-11, so that the sum is 0; fused with it, it would leave 2^-24. */
+/* (1 + 2^-12)^2 rounds to 1 + 2^-11, so the sum is 0; a fused operation would leave 2^-24. */
 static void a_product_is_rounded_before_a_sum_takes_it(struct flw_bed *bed)
 {
     const float tiny = 0x1p-12f;

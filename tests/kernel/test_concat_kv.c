@@ -5,7 +5,7 @@
 #include "fallow/mla.h"
 #include "kernel/bed.h"
 
-/* One call, with its inputs in the host's memory: any bits, NaN among them. */
+/* One call, with its inputs in host memory: any bits, including NaN. */
 struct fixture {
     fallow_concat_kv_params params;
     unsigned char *kv, *rope;
@@ -106,7 +106,7 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
     return step;
 }
 
-/* The oracle: element i of a head of k or v, as its formula says; NULL: zero. */
+/* Return the source of element i of a head of k or v by the formula; NULL: zero. */
 static const unsigned char *source_of(const struct fixture *fixture, bool is_k, int64_t t,
                                       int64_t h, int64_t i)
 {
@@ -211,7 +211,7 @@ static void the_count_of_tokens_comes_from_the_device(struct flw_bed *bed)
     }
 }
 
-/* Bytes between heads and tokens, and past the last token, keep what they hold. */
+/* Bytes between heads and tokens, and after the last token, keep their values. */
 static void strides_leave_what_lies_between_alone(struct flw_bed *bed)
 {
     for (int k = 0; k < 2; k++) {

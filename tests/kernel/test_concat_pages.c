@@ -7,7 +7,7 @@
 
 #define FILL 3
 
-/* One call's inputs on the host, and what is expected of it. */
+/* Inputs of a call on the host, and the expected outputs. */
 struct fixture {
     fallow_concat_pages_params params;
     int32_t *first, *first_lengths; /* [batch, first_ld], [batch] */
@@ -137,7 +137,7 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
     return step;
 }
 
-/* Prove a case in full mode, its flags too. */
+/* Prove a case in full mode, including its flags. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;
@@ -180,7 +180,7 @@ static void a_long_prefix_is_exact(struct flw_bed *bed)
     drop(&fixture);
 }
 
-/* [batch top_k, steps] of out_cache_loc, whose rows are longer than the steps. */
+/* [batch top_k, steps] of out_cache_loc, with rows longer than the steps. */
 static void the_table_of_draft_decoding_is_its_cache_locations(struct flw_bed *bed)
 {
     for (int32_t valid = 0; valid <= 5; valid++) {

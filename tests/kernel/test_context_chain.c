@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The chain of a latent attention prefill in chunks, on a lease of its ready layout: plan, then for each
- * chunk gather, project (here), join, attend (here), merge in place. At the end it must be the attention
- * over all keys at once.
- */
+ * The chain of a latent attention prefill in chunks, on a lease of its ready layout: plan, then
+ * for each chunk gather, project (here), join, attend (here), merge in place. The result must
+ * equal the attention over all keys at once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +43,7 @@ static const fallow_model model = {.name = "small",
                                    .rope_dim = ROPE,
                                    .weight_bytes = 2};
 
-/* What the attention is over, on the host and on the device. */
+/* The inputs of the attention, on the host and on the device. */
 struct world {
     int32_t contexts[BATCH];
     int32_t table[BATCH * COLUMNS];
@@ -139,7 +138,8 @@ static int request_of(int token)
     return token < TOKENS / 2 ? 0 : 1;
 }
 
-/* The projection stands in as a choice of the latent's elements: element i of a head's key and value. */
+/* The stand-in for the projection selects elements of the latent: element i of a head's key and
+ * value. */
 static uint16_t projected(const uint16_t *row, int head, int i)
 {
     return row[(i * 5 + head * 11) % LATENT];
@@ -190,7 +190,7 @@ static void *region(struct chain *chain, const char *name)
     return address;
 }
 
-/* Nothing of what an earlier chunk, or step, left may show. */
+/* Make a region dirty: contents of earlier chunks or steps must have no effect. */
 static void dirty_region(struct chain *chain, const char *name)
 {
     fallow_region found;
@@ -266,7 +266,7 @@ static void gather(struct chain *chain)
     flw_bed_read(chain->bed, chain->host_cu, params.cu_seqlens, sizeof chain->host_cu);
 }
 
-/* kv_nope from the latent part of what was gathered, in place of a product. */
+/* Fill kv_nope from the latent part of the gathered rows, instead of a product. */
 static void project(struct chain *chain)
 {
     uint16_t gathered[WORKSPACE * ROW], kv[WORKSPACE * HEADS * 2 * NOPE];
@@ -286,8 +286,7 @@ static void join(struct chain *chain)
     bool pads_values = chain->world->width == KEY;
     fallow_concat_kv_params_init(&params);
     params.kv = region(chain, "kv_nope");
-    params.k_rope =
-        (const uint16_t *)region(chain, "gathered") + LATENT; /* where it was gathered */
+    params.k_rope = (const uint16_t *)region(chain, "gathered") + LATENT; /* in the gathered rows */
     params.rope_stride = ROW;
     params.token_count = chain->cu + chain->chunk * (BATCH + 1) + BATCH;
     params.k = region(chain, "k");
@@ -302,8 +301,8 @@ static void join(struct chain *chain)
                                                    flw_bed_stream(chain->bed)));
 }
 
-/* Attention over the chunk: of keys from k, of values padded or where the projection left them. A row
- * without keys is not written, as backends have it; its LSE says so. */
+/* Attend to the chunk: keys from k, values padded or as projected. A row without keys is not
+ * written, as in backends; its LSE marks it. */
 static void attend(struct chain *chain)
 {
     const struct world *world = chain->world;
@@ -439,7 +438,8 @@ static void run_chain(struct flw_bed *bed, fallow_arena *arena, const fallow_lay
     FLW_EXPECT_OK(bed, fallow_lease_end(lease, flw_bed_stream(bed)));
 }
 
-/* Steps of several lengths, one after the other on one arena: each finds what the one before left. */
+/* Run steps of several lengths one after the other on one arena, each over the
+ * previous contents. */
 static void chunks_merged_in_place_are_attention_over_all_keys(struct flw_bed *bed)
 {
     static const struct {
@@ -476,7 +476,7 @@ static void chunks_merged_in_place_are_attention_over_all_keys(struct flw_bed *b
     }
 }
 
-/* 1,024 new tokens, 128 heads of 128: what one merge writes, and what 16 of them keep alive. */
+/* 1,024 new tokens, 128 heads of 128: outputs of one merge, and live outputs of 16 merges. */
 static void sixteen_chunks_keep_one_pair_of_merge_destinations(struct flw_bed *bed)
 {
     enum {
@@ -509,7 +509,7 @@ static void sixteen_chunks_keep_one_pair_of_merge_destinations(struct flw_bed *b
     FLW_EXPECT(bed, fallow_layout_bytes(layout) == 68157440, "both pairs: %zu bytes",
                fallow_layout_bytes(layout));
     fallow_layout_destroy(layout);
-    /* A destination a merge, all kept: what the chain came from. */
+    /* A separate destination for each merge, as the chain had originally. */
     for (int i = 0; i < 2 * (CHUNKS - 1); i++) {
         regions[i].first_phase = 0;
         regions[i].last_phase = CHUNKS;

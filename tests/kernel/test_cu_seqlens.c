@@ -7,12 +7,12 @@
 
 #define MOST 65536
 
-/* One call's parameters on the host, and its buffers on the device. */
+/* Parameters of a call on the host, and its buffers on the device. */
 struct fixture {
     fallow_cu_seqlens_params params;
     int64_t *lengths; /* [rows, batch] */
     int32_t delta, valid;
-    int64_t *cu; /* what is expected, [rows, width] */
+    int64_t *cu; /* the expected offsets, [rows, width] */
     int64_t total[8], longest[8];
     size_t width;
 };

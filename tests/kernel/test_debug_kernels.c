@@ -23,7 +23,7 @@ static fallow_validate_report *new_report(struct flw_bed *bed)
     return flw_bed_upload(bed, "report", &zeros, sizeof zeros);
 }
 
-/* What one validation adds to a report of zeros. */
+/* Return the report of one validation, added to zeros. */
 static fallow_validate_report validate(struct flw_bed *bed, fallow_validate_params params)
 {
     fallow_validate_report report;
@@ -176,7 +176,7 @@ static void a_forgotten_element_is_found_by_its_offset(struct flw_bed *bed)
     fallow_validate_params params;
     fallow_validate_params_init(&params);
     char *output = flw_bed_buffer(bed, "output", sizeof values);
-    memset(values, 0xff, sizeof values); /* -1 is what it should hold */
+    memset(values, 0xff, sizeof values); /* the expected value is -1 */
     params.data = output;
     params.rows = 1;
     params.width = 200;

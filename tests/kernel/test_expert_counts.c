@@ -20,7 +20,7 @@ enum {
 struct fixture {
     fallow_expert_counts_params params;
     int64_t *ids;
-    int64_t rows; /* of m_indices, as the query says */
+    int64_t rows; /* rows of m_indices, as queried */
     int32_t *want[OUTPUTS];
 };
 

@@ -21,14 +21,14 @@ enum {
 static const char *const vector_names[VECTORS] = {"splits", "m_blocks", "qlen", "batch_idx",
                                                   "heads_in_l2"};
 
-/* One call on the host. Which arrays it is given is in `has`. */
+/* One call on the host. `has` lists its arrays. */
 struct fixture {
     fallow_fa3_schedule_params params;
     int32_t valid;
     struct {
         bool cu_q, used_q, cu_k, used_k, cu_new, leftpad;
     } has;
-    int32_t q[MOST], k[MOST], fresh[MOST], leftpad[MOST]; /* lengths as they count */
+    int32_t q[MOST], k[MOST], fresh[MOST], leftpad[MOST]; /* effective lengths */
     int32_t expected[VECTORS][MOST];
     int32_t flags; /* expected */
 };
@@ -283,7 +283,7 @@ static void fill(struct flw_bed *bed, struct fixture *fixture, int32_t longest_q
     }
 }
 
-/* Prove a case, compare with the oracle, and the flags with its. */
+/* Prove a case, and compare outputs and flags with the oracle's. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     int32_t *metadata = calloc(VECTORS * MOST, 4);

@@ -20,7 +20,7 @@ enum {
     ZERO
 };
 
-/* One call on the host: what it is given, and what is expected of it. */
+/* One call on the host: its inputs and expected outputs. */
 struct fixture {
     fallow_flashmla_schedule_params params;
     int32_t valid;
@@ -64,7 +64,8 @@ static int64_t blocks_of(const struct fixture *fixture, int32_t i)
     return (length + block_size_of(fixture) - 1) / block_size_of(fixture);
 }
 
-/* Which request of the line holds the place `at`, where request i ends at its blocks and one overhead. */
+/* Return the request at position `at` of the line, in which request i ends at its blocks plus one
+ * overhead. */
 static int32_t find_request(const struct fixture *fixture, int64_t at, int64_t *out_begin)
 {
     int32_t i = 0;
@@ -208,7 +209,7 @@ static void compare(struct flw_bed *bed, struct fixture *fixture, int32_t (*rows
     check_cover(bed, fixture, rows, splits);
 }
 
-/* Prove a case, compare with the oracle. What was read is left in `fixture`. */
+/* Prove a case and compare with the oracle. The outputs stay in `fixture`. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     int32_t(*rows)[WORDS] = calloc((size_t)fixture->params.parts, sizeof *rows);

@@ -9,7 +9,7 @@
 
 #define MOST_BATCH 20
 
-/* One call, with what it reads in the host's memory. */
+/* One call, with its inputs in host memory. */
 struct fixture {
     fallow_gather_kv_params params;
     unsigned char *cache;
@@ -47,7 +47,7 @@ static int64_t block_bytes(const fallow_gather_kv_params *params)
     return params->block_stride != 0 ? params->block_stride * (int64_t)cache_each(params) : usual;
 }
 
-/* Scales that lie where the format has them: small numbers, so that no NaN comes from garbage. */
+/* Write small scales at their places in the format, so that no NaN results from garbage. */
 static void set_scales(struct flw_bed *bed, struct fixture *fixture)
 {
     const fallow_gather_kv_params *params = &fixture->params;
@@ -83,7 +83,8 @@ static void set_lengths(struct fixture *fixture, const int32_t *lengths, int32_t
     }
 }
 
-/* A cache of random bytes, and random sequences in it; the table's rows are longer than their columns. */
+/* Make a cache of random bytes with random sequences; the table's rows are longer than their
+ * columns. */
 static struct fixture *make(struct flw_bed *bed, fallow_kv_format format, fallow_dtype dtype,
                             int32_t batch, int32_t page_size)
 {
@@ -171,7 +172,7 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
     return step;
 }
 
-/* An oracle of e4m3 by its fields, in double. */
+/* Decode e4m3 by its fields, in double. */
 static double e4m3(unsigned char raw)
 {
     int exponent = raw / 8 % 16, mantissa = raw % 8;
@@ -209,7 +210,7 @@ static void expect_row(struct flw_bed *bed, const struct fixture *fixture,
     }
 }
 
-/* True if the rows of the whole of it are as the cache has them. `bad` rows, if given, are zeros. */
+/* Compare the rows with the cache. Rows in `bad`, if given, must be zeros. */
 static void compare(struct flw_bed *bed, const struct fixture *fixture, const unsigned char *dst,
                     const float *scales, const bool *bad)
 {
@@ -242,7 +243,7 @@ static void compare(struct flw_bed *bed, const struct fixture *fixture, const un
     }
 }
 
-/* Prove a case, whose fixture is uploaded, and compare with the oracle. */
+/* Prove a case with an uploaded fixture, and compare with the oracle. */
 static void check(struct flw_bed *bed, struct fixture *fixture, const bool *bad)
 {
     const fallow_gather_kv_params *params = &fixture->params;
@@ -279,7 +280,8 @@ static void rows_are_exact_in_every_format_and_page_size(struct flw_bed *bed)
         int f = k / 4, p = k % 4;
         struct fixture *fixture =
             make(bed, forms[f].format, forms[f].dtype, p == 0 ? 7 : 12, pages[p]);
-        fixture->params.token_to_seq = p >= 2 ? fixture->owners : NULL; /* until it is uploaded */
+        fixture->params.token_to_seq =
+            p >= 2 ? fixture->owners : NULL; /* host pointer until uploaded */
         upload(bed, fixture);
         check(bed, fixture, NULL);
         drop(fixture);
@@ -417,7 +419,7 @@ static void the_table_is_never_read_beyond_its_columns(struct flw_bed *bed)
 {
     struct fixture *fixture = make_regular(bed, 0);
     bool bad[24] = {false};
-    fixture->params.table_columns = 1; /* the second page of each sequence lies beyond */
+    fixture->params.table_columns = 1; /* the second page of each sequence is outside */
     fixture->params.table_stride = 1;
     fixture->table_count = 3; /* the last row's second page would leave the buffer */
     for (int t = 0; t < 24; t++) {

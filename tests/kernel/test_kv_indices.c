@@ -7,7 +7,7 @@
 
 #define FILL -1
 
-/* One call's inputs on the host, and what is expected of it. */
+/* Inputs of a call on the host, and the expected outputs. */
 struct fixture {
     fallow_kv_indices_params params;
     int32_t *cu, *lengths, *starts; /* [batch + 1], [batch], [batch] */
@@ -16,7 +16,7 @@ struct fixture {
     int32_t valid;
     bool has_lengths, has_starts;
     int32_t *indices; /* expected, [capacity] */
-    int64_t extent;   /* how many of them are declared */
+    int64_t extent;   /* number of declared indices */
     int32_t flags;
 };
 
@@ -326,7 +326,7 @@ static void what_is_out_of_bounds_is_flagged_and_defined(struct flw_bed *bed)
     drop(&fixture);
 }
 
-/* Sums that do not ascend: what is written is not defined, where it is, is. */
+/* If sums do not ascend, the indices are undefined, and writes stay within the extent. */
 static void sums_that_do_not_ascend_stay_within_the_extent(struct flw_bed *bed)
 {
     char text[256];

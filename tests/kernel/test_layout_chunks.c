@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step of mla-prefill, run by the kernel modules in the regions of its ready layout: nothing that the
- * arena held before shows. That its result is attention, test_context_chain.c shows; here projection and
- * attention stand in as a choice of elements.
- */
+ * A step of mla-prefill, run by the kernel modules in the regions of its ready layout: previous
+ * contents of the arena have no effect. test_context_chain.c shows that the result is attention;
+ * here a selection of elements replaces projection and attention. */
 #include <math.h>
 
 #include "common/number.h"
@@ -38,7 +37,7 @@ static const fallow_model model = {.name = "small",
                                    .rope_dim = ROPE,
                                    .weight_bytes = 2};
 
-/* The contexts, and the cache that they are in. */
+/* The contexts and their cache. */
 struct prefill {
     int32_t tokens, longest, chunks;
     const void *contexts, *table, *cache;
@@ -141,7 +140,7 @@ static void run_gather(const struct chunk *chunk)
     FLW_EXPECT_OK(bed, fallow_mla_gather_kv(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
 }
 
-/* kv_nope from the latent part of what was gathered. */
+/* Fill kv_nope from the latent part of the gathered rows. */
 static void project(const struct chunk *chunk)
 {
     const uint16_t *gathered = note_rows(chunk, "gathered", ROW);
@@ -174,8 +173,8 @@ static void run_join(const struct chunk *chunk)
     FLW_EXPECT_OK(bed, fallow_mla_concat_kv(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
 }
 
-/* Each row is the value of its request's first key in the chunk. A row without keys is not written, as
- * backends have it; its LSE says so. */
+/* Write to each row the value of its request's first key in the chunk. A row without keys is not
+ * written, as in backends; its LSE marks it. */
 static void attend(const struct chunk *chunk)
 {
     const struct prefill *prefill = chunk->run->inputs;

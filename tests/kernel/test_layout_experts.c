@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step of each form of a layer of experts, run by the kernel modules in the regions of its ready layout:
- * nothing that the arena held before shows, and all forms give the same. The two products stand in as a
- * choice of elements that is another one for each expert.
- */
+ * A step of each form of a layer of experts, run by the kernel modules in the regions of its ready
+ * layout: previous contents of the arena have no effect, and all forms produce the same. A
+ * selection of elements, different for each expert, replaces the two products. */
 #include <string.h>
 
 #include "common/number.h"
@@ -42,7 +41,7 @@ enum form {
     MASKED
 };
 
-/* What all forms are given, and what is theirs. */
+/* The common inputs of all forms, and the buffers of each. */
 struct layer {
     enum form form;
     bool quantises, is_in_place;
@@ -214,7 +213,7 @@ static void run_permute(const struct flw_leased *run, int64_t rows)
 
 /* ---- the experts */
 
-/* Rows that the first product has not written are not read: how many, the device says. */
+/* Rows that the first product has not written are not read; their number is in device memory. */
 static void run_activation(const struct flw_leased *run, int64_t rows)
 {
     const struct layer *layer = run->inputs;

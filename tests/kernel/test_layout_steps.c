@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step of each path of decode attention, run by the kernel modules in the regions of its ready layout:
- * nothing that the arena held before shows. Attention itself stands in as rows made here.
- */
+ * A step of each path of decode attention, run by the kernel modules in the regions of its ready
+ * layout: previous contents of the arena have no effect. Rows computed here replace attention. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,12 +40,13 @@ static const fallow_model model = {.name = "small",
                                    .rope_dim = 16,
                                    .weight_bytes = 2};
 
-/* What the host has, on the device. Lengths of pads are never to be seen, so they are wild. */
+/* Copies of the host's inputs on the device. Lengths of pads must not be read, so they
+ * are random. */
 struct batch {
     const int32_t *lengths, *valid_count, *requests, *starts, *req_to_token, *draft_tokens;
     int32_t count;
     bool is_bounded;
-    int32_t before[BATCH * COLUMNS]; /* of a bounded run: the page table that it finds */
+    int32_t before[BATCH * COLUMNS]; /* for a bounded run: the previous page table */
 };
 
 static struct batch *make_batch(struct flw_bed *bed, int32_t count, int32_t longest)
@@ -114,12 +114,12 @@ static void expect_pads(struct flw_bed *bed, const struct batch *batch, const in
 }
 
 struct parts {
-    float *out, *lse; /* where part 0 is; what was merged comes here */
+    float *out, *lse; /* address of part 0, and of the merged result */
     int64_t rows;     /* of a part */
     int32_t width;
 };
 
-/* What attention leaves of a part: rows that no key was seen for are not written, as backends have it. */
+/* Write a part's attention: rows without keys are not written, as in backends. */
 static void write_part(struct flw_bed *bed, const struct parts *parts, int64_t part,
                        const bool *is_seen)
 {
@@ -222,7 +222,7 @@ static void run_schedule(const struct flw_leased *run)
                                                           flw_bed_stream(run->bed)));
 }
 
-/* Accumulators are [splits, heads, batch]; splits of a request as the metadata has them. */
+/* Accumulators are [splits, heads, batch]; the metadata has the splits of a request. */
 static void run_splits(const struct flw_leased *run, const int32_t *metadata)
 {
     struct parts parts = {.out = flw_leased_claim(run, "out_accum"),
@@ -248,7 +248,7 @@ static void run_splits(const struct flw_leased *run, const int32_t *metadata)
     flw_leased_note(run, "merged lse", parts.lse, (size_t)parts.rows * 4);
 }
 
-/* A bounded run leaves what lies behind each row's length. */
+/* Check that a bounded run keeps the columns after each row's length. */
 static void expect_rest_kept(const struct flw_leased *run, const int32_t *table,
                              const int32_t *lengths)
 {
@@ -322,7 +322,8 @@ static void run_decode_tables(const struct flw_leased *run)
                   fallow_mla_flashmla_schedule(kernels, &schedule, flw_bed_stream(run->bed)));
 }
 
-/* Accumulators are [splits of all requests, heads]; those of one are merged into its first. */
+/* Accumulators are [splits of all requests, heads]; those of one request are merged into its
+ * first. */
 static void run_decode_splits(const struct flw_leased *run, const int32_t *num_splits)
 {
     static const bool is_seen[HEADS] = {true, false, true, true};

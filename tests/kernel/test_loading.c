@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proves: a program loads the kernels that it launches and no others, each once, never inside a capture,
- * and beside another thread's capture without ending it.
- */
+ * Proves: a program loads exactly the kernels that it launches, each once, never inside a capture,
+ * and during another thread's capture without ending it. */
 #include <pthread.h>
 #include <string.h>
 
@@ -24,7 +23,7 @@ FLW_DRIVER_ENTRY_POINTS(X)
         memcpy(&name, &entry_, sizeof entry_);                             \
     } while (0)
 
-/* Counted on the simulated device alone; elsewhere always what is expected. */
+/* Count loads on the simulated device; on others return true. */
 static bool has_loaded(struct flw_bed *bed, uint64_t count)
 {
     flw_sim_calls_function calls;

@@ -13,7 +13,7 @@ enum {
     OUTPUTS
 };
 
-/* One call on the host: what it is given, and what is expected of it. */
+/* One call on the host: its inputs and expected outputs. */
 struct fixture {
     fallow_local_attention_params params;
     int32_t valid;
@@ -72,7 +72,7 @@ static void drop(struct fixture *fixture)
     free(fixture);
 }
 
-/* ---- an independent oracle: for each chunk of the keys, the queries and keys that lie in it */
+/* ---- an independent oracle: for each chunk of the keys, the queries and keys inside */
 
 static int64_t overlap(int64_t a_begin, int64_t a_end, int64_t b_begin, int64_t b_end)
 {
@@ -218,7 +218,7 @@ static void compare(struct flw_bed *bed, struct fixture *fixture, int32_t *const
     }
 }
 
-/* Lengths as they come: empty, at the edges of chunks, without queries, one query, many. */
+/* Draw lengths of all kinds: empty, at chunk edges, without queries, one query, many. */
 static void fill(struct flw_bed *bed, struct fixture *fixture, int64_t longest,
                  int64_t most_queries)
 {
@@ -226,14 +226,14 @@ static void fill(struct flw_bed *bed, struct fixture *fixture, int64_t longest,
     for (int32_t i = 0; i < fixture->params.batch; i++) {
         int64_t s = flw_bed_random_below(bed, longest + 1), kind = flw_bed_random_below(bed, 8);
         s = kind == 0 ? 0 : kind < 3 ? s / chunk * chunk + kind - 1 : s;
-        s = s < longest ? s : longest; /* an edge may lie one beyond */
+        s = s < longest ? s : longest; /* an edge may be one too large */
         int64_t q = flw_bed_random_below(bed, most_queries + 1);
         fixture->s[i] = (int32_t)s;
         fixture->q[i] = (int32_t)(q < s ? q : s);
     }
 }
 
-/* Prove a case, compare with the oracle, and the flags with its. */
+/* Prove a case, and compare outputs and flags with the oracle's. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     const fallow_local_attention_params *params = &fixture->params;

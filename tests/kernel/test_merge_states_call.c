@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the merge's call: in place, other dtypes out, strides, captures, its query, what it refuses.
- */
+ * Owns: the merge's call: in place, other output dtypes, strides, captures, its query, refused
+ * arguments. */
 #include "kernel/merge_states_fixture.h"
 
 /* out is a or b, out_lse is a_lse or b_lse, in every pairing. */
@@ -59,7 +59,7 @@ static void eight_bits_out_are_scaled_and_rounded(struct flw_bed *bed)
     }
 }
 
-/* Rows and LSE further apart than they are long; without an LSE that nobody wants. */
+/* Rows and LSE with strides larger than their lengths; without an LSE output. */
 static void strides_leave_what_is_between_alone(struct flw_bed *bed)
 {
     struct fixture fixture;

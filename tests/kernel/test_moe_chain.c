@@ -35,7 +35,7 @@ struct layer {
     fallow_route_params route;
     int32_t count;                    /* tokens that are no padding */
     int32_t experts;                  /* shared ones too */
-    float hidden[MOST_TOKENS][WIDTH]; /* as bf16 has them; so are all */
+    float hidden[MOST_TOKENS][WIDTH]; /* rounded to bf16, like all others */
     float logits[MOST_TOKENS][MOST_EXPERTS];
     float bias[MOST_EXPERTS];
     float up[MOST_EXPERTS][2 * INNER][WIDTH]; /* gate, then up */
@@ -78,7 +78,7 @@ static int rank_of(const double *values, int count, int x)
     return rank;
 }
 
-/* Softmax without its divisor, which goes with the renormalising. */
+/* Softmax without its divisor, which cancels in the renormalisation. */
 static void score_token(const struct layer *layer, int64_t token, double *scores,
                         double *candidates)
 {

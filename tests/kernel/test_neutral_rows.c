@@ -9,7 +9,7 @@
 
 #define MOST_BATCH 4097
 
-/* One call; the keys of each request are its key_counts, or differences of cu_k. */
+/* One call; each request's number of keys is in key_counts, or a difference of cu_k. */
 struct fixture {
     fallow_neutral_rows_params params;
     int32_t cu_q[MOST_BATCH + 1], key_counts[MOST_BATCH], cu_k[MOST_BATCH + 1];
@@ -59,7 +59,7 @@ static bool *expect(const struct fixture *fixture)
     return neutral;
 }
 
-/* The inputs, and what rows and LSE hold before. */
+/* Upload the inputs, and the previous contents of rows and LSE. */
 static void upload(struct flw_bed *bed, struct fixture *fixture)
 {
     fallow_neutral_rows_params *params = &fixture->params;
@@ -74,8 +74,8 @@ static void upload(struct flw_bed *bed, struct fixture *fixture)
     }
 }
 
-/* Rows that have keys are written as attention would, then the call sets the others: all bytes are
- * declared, and those of neutral rows come from nobody else. */
+/* Write the rows with keys as attention would, then let the call write the others: all bytes are
+ * declared, and only the call writes neutral rows. */
 static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
 {
     struct fixture *fixture = inputs;
@@ -262,7 +262,7 @@ static void without_key_counts_only_padding_is_set(struct flw_bed *bed)
     free(fixture);
 }
 
-/* Heads of 8 in rows of 12: the gaps keep what they held. */
+/* Heads of 8 in rows of 12: the gaps keep their contents. */
 static void heads_that_lie_apart_keep_their_gaps(struct flw_bed *bed)
 {
     static const int32_t strides[] = {12, 16};

@@ -127,7 +127,7 @@ static void in_place_only_the_padding_changes(struct flw_bed *bed)
     free(fixture.src);
 }
 
-/* Rows of 6 in rows of 8 and of 10: what is between stays. */
+/* Rows of 6 in rows of 8 and of 10: the gaps stay. */
 static void strides_leave_what_is_between_alone(struct flw_bed *bed)
 {
     for (int s = 0; s < 2; s++) {
@@ -159,8 +159,8 @@ static void strides_leave_what_is_between_alone(struct flw_bed *bed)
     }
 }
 
-/* Lengths and positions of a graph's batch: dirty buffers are whole before the capture reads them, and
- * after each replay of fewer requests. */
+/* Lengths and positions of a graph's batch: dirty buffers are complete before the capture reads
+ * them, and after each replay with fewer requests. */
 static void a_graph_finds_legal_lengths_and_positions_in_every_row(struct flw_bed *bed)
 {
     enum {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the page table's call: what it leaves alone, graphs, its query, what it refuses.
- */
+ * Owns: the page table's call: untouched memory, graphs, its query, refused arguments. */
 #include "kernel/page_table_fixture.h"
 
-/* Rows apart, and bounded rows: what is not declared stays as it was. */
+/* Rows with gaps, and bounded rows: bytes that are not declared keep their values. */
 static void columns_that_are_not_declared_stay_as_they_were(struct flw_bed *bed)
 {
     enum {

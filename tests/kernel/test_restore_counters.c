@@ -20,7 +20,7 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int32_t consumers
     }
 }
 
-/* What was left is put there, then restored. */
+/* Write the used counters, then restore them. */
 static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
 {
     struct fixture *fixture = inputs;
@@ -94,7 +94,8 @@ static void launch_alone(struct flw_bed *bed, void *inputs, void *const outputs[
         bed, fallow_attention_restore_counters(flw_bed_kernels(bed), inputs, flw_bed_stream(bed)));
 }
 
-/* Other consumers' counters, which lie between, are theirs. An aborted replay is recovered by the next. */
+/* Counters of other consumers in between are untouched. The replay after an aborted one recovers
+ * them. */
 static void a_captured_restore_recovers_each_replay(struct flw_bed *bed)
 {
     int32_t left[3 * 8], counters[3 * 8], restored[3];

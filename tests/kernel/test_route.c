@@ -10,17 +10,17 @@
 #define MOST_EXPERTS 1024
 #define MOST_K       32
 
-/* One call, with its inputs in the host's memory. */
+/* One call, with its inputs in host memory. */
 struct fixture {
     fallow_route_params params;
     int32_t count; /* tokens that are no padding */
-    float *logits; /* [tokens, experts], as the dtype has them */
+    float *logits; /* [tokens, experts], rounded to the dtype */
     float bias[MOST_EXPERTS];
     int32_t physical[MOST_EXPERTS + MOST_K];
 };
 
-/* ---- the oracle: double throughout; a score is rounded to float once, so that what float cannot tell
- * apart is a tie */
+/* ---- the oracle: double throughout; a score is rounded to float once, so that values equal in
+ * float are ties */
 
 struct ranked {
     double value;
@@ -92,7 +92,7 @@ static bool drop_groups(const fallow_route_params *params, struct ranked *candid
     return is_separated(groups, group_count);
 }
 
-/* Ids and weights of a token; false if they hang on the last places of a float. */
+/* Compute ids and weights of a token; false if they depend on the last digits of a float. */
 static bool expect_token(const struct fixture *fixture, const float *logits, int64_t *ids,
                          double *weights)
 {
@@ -243,7 +243,7 @@ static void compare(struct flw_bed *bed, const struct fixture *fixture, const fl
     }
 }
 
-/* Prove a case whose rows are drawn, and compare it with the oracle. */
+/* Prove a case with random rows, and compare it with the oracle. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     const fallow_route_params *params = &fixture->params;
@@ -299,7 +299,7 @@ static struct fixture *make_deepseek(struct flw_bed *bed, int64_t tokens, fallow
 {
     struct fixture *fixture = make(bed, tokens, 256, 9, dtype);
     fixture->params.score = FALLOW_ROUTE_SIGMOID;
-    fixture->params.bias = fixture->bias; /* wanted; upload replaces it */
+    fixture->params.bias = fixture->bias; /* requested; upload replaces it */
     fixture->params.groups = 8;
     fixture->params.groups_kept = 4;
     fixture->params.groups_by_two = 1;
@@ -340,7 +340,7 @@ static void groups_of_any_size_are_exact(struct flw_bed *bed)
     }
 }
 
-/* Rows of one value, and what becomes of them: ids 0 to k - 1 and equal weights. */
+/* Rows of equal values yield ids 0 to k - 1 and equal weights. */
 static void rows_without_an_order_take_the_lowest_numbers(struct flw_bed *bed)
 {
     static const float values[] = {NAN, -INFINITY, INFINITY, 0.0f, -3.0f};

@@ -6,7 +6,7 @@
 #include "kernel/bed.h"
 
 #define MOST_GROUPS 4
-#define LIVE        0x5a /* what the quantiser wrote */
+#define LIVE        0x5a /* the quantiser's value */
 
 struct fixture {
     fallow_scale_padding_params params;
@@ -23,7 +23,8 @@ static int64_t group_bytes(const struct fixture *fixture)
     return round_up(fixture->params.rows, 128) * round_up(fixture->params.columns, 4);
 }
 
-/* Where a scale lies, by the layout's five indices: tile row, tile column, r % 32, r / 32, c. */
+/* Return the offset of a scale by the layout's five indices: tile row, tile column, r % 32, r /
+ * 32, c. */
 static int64_t offset_of(const struct fixture *fixture, int64_t group, int64_t row, int64_t column)
 {
     int64_t shape[] = {round_up(fixture->params.rows, 128) / 128,
@@ -42,7 +43,7 @@ static int64_t live_rows(const struct fixture *fixture, int64_t group)
     return live < 0 ? 0 : live > fixture->params.rows ? fixture->params.rows : live;
 }
 
-/* 0 for padding, LIVE for what the quantiser writes, `outside` for what nobody does. */
+/* Return 0 for padding, LIVE for the quantiser's bytes, `outside` for all others. */
 static unsigned char *expect(const struct fixture *fixture, unsigned char outside)
 {
     unsigned char *want = flw_bed_host((size_t)(fixture->params.groups * group_bytes(fixture)));
@@ -71,7 +72,7 @@ static void make(struct fixture *fixture, int32_t rows, int32_t columns, int32_t
     fixture->row_counts[0] = live;
 }
 
-/* The quantiser writes what is live and the call the padding: every declared byte comes from one. */
+/* The quantiser writes live scales and the call the padding: every declared byte has one writer. */
 static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
 {
     struct fixture *fixture = inputs;

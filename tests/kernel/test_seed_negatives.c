@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: edits that were proposed for serving engines, "zeros to empty, since everything is filled before
- * use", as test subjects. Each unsafe one must be caught, with the buffer, the first byte and the
- * kernel that read it; each one beside it does what the edit was after, and passes.
+ * Owns: tests of edits that were proposed for serving engines, as "zeros to empty, since
+ * everything is filled before use". Each unsafe one must be caught, with the buffer, the first
+ * byte and the kernel that read it; Fallow's replacement beside it reaches the goal of the edit,
+ * and passes.
  *
- * The engines' own kernels are stood for by twins that read what those read, in the order in which they
- * do. Simulated device only: what is caught is a read of what was never written, and that a GPU
- * does not tell.
- */
+ * Twins replace the engines' own kernels: they read the same memory in the same order. Simulated
+ * device only, because a GPU does not report reads of unwritten memory. */
 #include <string.h>
 
 #include "common/twin.h"
@@ -25,7 +24,7 @@ enum {
 
 /* ---- the consumers */
 
-/* FlashAttention's decode: of each row its length, its query offsets, and the pages that it has. */
+/* FlashAttention's decode: for each row its length, its query offsets, and its pages. */
 struct attention_args {
     const int32_t *cache_seqlens, *cu_seqlens_q, *page_table; /* [B], [B + 1], [B, PAGES] */
     int32_t batch;
@@ -80,7 +79,7 @@ static void read_vector(flw_sim_launch *launch, void **parameters)
     }
 }
 
-/* ---- what a report must say */
+/* ---- expected reports */
 
 /* Something was caught, and the first sentence has each of the words. */
 static void expect_caught(struct flw_bed *bed, const char *kernel, const char *buffer,
@@ -107,7 +106,7 @@ struct graph_state {
     int32_t *cache_seqlens, *cu_seqlens_q, *page_table;
 };
 
-/* torch.empty: buffers that hold what somebody left. */
+/* torch.empty: buffers with previous contents. */
 static struct graph_state make_state(struct flw_bed *bed)
 {
     return (struct graph_state){
@@ -134,7 +133,7 @@ static void write_ints(struct flw_bed *bed, int32_t *to, int count, int32_t firs
     flw_bed_write(bed, to, values, (size_t)count * 4);
 }
 
-/* Offsets by the module: the leading zero is its producer's business. */
+/* Write offsets by the module, whose producer writes the leading zero. */
 static void write_offsets(struct flw_bed *bed, int32_t *cu_seqlens, int32_t each)
 {
     int32_t lengths[BATCH];
@@ -236,7 +235,7 @@ static void a_replay_that_copies_pages_only_leaves_an_index_unwritten(struct flw
 
 /* ---- vLLM's latent attention: ones and zeros to empty */
 
-/* `count` values and the padding behind them, by the module. */
+/* Write `count` values and the padding after them, by the module. */
 static void write_padded(struct flw_bed *bed, void *to, int32_t count, int64_t value,
                          fallow_dtype dtype)
 {
@@ -296,7 +295,8 @@ enum {
     EXPERTS = 128
 };
 
-/* The published kernel with three outputs: it writes an id, then a row number of the expanded input. */
+/* The published kernel with three outputs: it writes an id, then a row number of the expanded
+ * input. */
 struct topk_args {
     int32_t *ids, *source_rows; /* [TOKENS, TOP_K] */
 };

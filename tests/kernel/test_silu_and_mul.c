@@ -237,8 +237,8 @@ static void quantised_values_are_within_half_a_step(struct flw_bed *bed)
     free(fixture.in);
 }
 
-/* The most that the kernel's silu of x, times anything, may be off by (relative): its own roundings as they
- * fall, the hardware's at their worst. silu_and_mul.h has the steps. */
+/* Return the largest relative error of the kernel's silu of x, times anything: its own roundings,
+ * and the hardware's worst case. silu_and_mul.h has the steps. */
 static double device_error(float x)
 {
     const double hardware = 2.5 * 0x1p-23;
@@ -252,7 +252,7 @@ static double device_error(float x)
     return worst + hardware + 0x1p-24;
 }
 
-/* No GPU is asked: the bound is held against what the device's documents allow it. */
+/* Compare the bound with the limits in the device's documents, without a GPU. */
 static void the_stated_error_holds_for_the_devices_arithmetic(struct flw_bed *bed)
 {
     double worst = 0;

@@ -8,7 +8,7 @@
 #define FILL   9
 #define STRIDE 2000
 
-/* One call's inputs on the host, and what is expected of it. */
+/* Inputs of a call on the host, and the expected outputs. */
 struct fixture {
     fallow_verify_pages_params params;
     int64_t *lengths, *requests; /* [batch] */
@@ -117,7 +117,7 @@ static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
     params->requests =
         flw_bed_buffer(bed, "requests", batch * fallow_dtype_bytes(params->requests_dtype));
     uint8_t *mask = flw_bed_buffer(bed, "mask", batch * width * width);
-    /* What pads have is never read: it stays unwritten. */
+    /* The call never reads the inputs of pads: they stay unwritten. */
     flw_bed_write_ints(bed, params->lengths, fixture->lengths, valid, params->lengths_dtype);
     flw_bed_write_ints(bed, params->requests, fixture->requests, valid, params->requests_dtype);
     flw_bed_write(bed, mask, fixture->mask, valid * width * width);
@@ -149,7 +149,7 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
     return step;
 }
 
-/* Prove a case, its flags too. */
+/* Prove a case, including its flags. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;
@@ -192,7 +192,7 @@ static void the_widest_tree_is_exact(struct flw_bed *bed)
     drop(&fixture);
 }
 
-/* A chain: token i sees itself and those before it, as without a tree. */
+/* A chain: token i sees itself and all earlier tokens, as without a tree. */
 static void all_none_and_a_chain_are_in_order(struct flw_bed *bed)
 {
     for (int kind = 0; kind < 3; kind++) {
@@ -236,7 +236,7 @@ static void what_is_out_of_bounds_is_flagged_and_defined(struct flw_bed *bed)
     struct fixture fixture;
     make(bed, &fixture, 3, 5);
     fixture.params.lengths_dtype = fixture.params.requests_dtype = FALLOW_I64;
-    fixture.requests[2] = 5; /* the last row: its end is the buffer's */
+    fixture.requests[2] = 5; /* the last row ends with the buffer */
 #define FLAGGED(change, bits)                                                  \
     change;                                                                    \
     check(bed, &fixture);                                                      \

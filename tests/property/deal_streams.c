@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a trace dealt out to several streams: the streams take turns in allocating, a sixtieth of
- * the events each, and a block is freed where it was allocated. No recording has more than one busy
- * stream; this is what one would look like whose phases run on streams of their own. What the
- * recorded allocator did (segments, phases) is left out.
+ * Owns: a trace distributed over several streams: the streams allocate alternately, a sixtieth of
+ * the events each, and a block is freed on its stream. No recording has more than one busy stream;
+ * this one resembles phases on separate streams. The recorded allocator's segments and phases are
+ * dropped.
  *
- *   deal_streams TRACE STREAMS OUT.ftext
- */
+ *   deal_streams TRACE STREAMS OUT.ftext */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -68,7 +67,7 @@ int main(int argc, char **argv)
     }
     trace->streams = recorded;
     trace->stream_count = recorded_count;
-    trace->name_count = name_count; /* they are the trace's to free */
+    trace->name_count = name_count; /* freed with the trace */
     flw_trace_destroy(trace);
     return is_written ? 0 : 1;
 }

@@ -10,7 +10,7 @@
 #define STREAMS         4
 #define MOST_BLOCKS     1024
 #define FOREIGN_BYTES   1000
-#define MOST_PEAK_ERROR (1 << 20) /* what the header allows several threads */
+#define MOST_PEAK_ERROR (1 << 20) /* the header's bound for several threads */
 
 void flw_model_expect(const struct flw_model *model, bool good, const char *sentence,
                       fallow_status status)

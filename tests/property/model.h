@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a pool must answer and hold, said by a list of blocks and a handful of sums. A test
- * makes a step on the pool and asks the model whether the answer was allowed. Does not: choose
- * steps (test_pool_model.c) or serve them.
- */
+ * Owns: a model of a pool: the allowed statuses and held bytes, from a list of blocks and a few
+ * sums. A test makes a step on the pool and checks the status with the model. Does not: choose
+ * steps (test_pool_model.c) or serve them. */
 #ifndef FLW_TESTS_PROPERTY_MODEL_H
 #define FLW_TESTS_PROPERTY_MODEL_H
 
@@ -23,7 +22,8 @@ struct flw_model {
     struct flw_client client;
     uint64_t seed, step, device_bytes, limit_bytes;
     uint64_t zero_size_count, misuse_count, peak_requested_bytes;
-    uint64_t refused_use_count; /* also wrong sizes: a pool may count them as misuse or not */
+    uint64_t refused_use_count; /* also wrong sizes, which a pool may or may not count as
+                                    misuse */
     bool peak_is_exact;         /* no batch was rolled back, no capture has allocated */
     bool ignore_peaks;
     bool only_common;          /* steps that every pool has; nothing that may fail for room */
@@ -40,9 +40,9 @@ struct flw_model_setup {
     fallow_economy economy;
 };
 
-/* A new world, two pools on it, streams. False: said why on stderr. */
+/* Make a world with two pools and streams. Returns false, with a reason on stderr. */
 bool flw_model_init(struct flw_model *model, const struct flw_model_setup *setup);
-/* Frees all, destroys both pools, asks the ledger. */
+/* Free everything, destroy both pools, check the ledger. */
 bool flw_model_finish(struct flw_model *model);
 
 /* Ends the program with a line that repeats the seed and step when `good` is false. */

@@ -17,7 +17,7 @@
 static struct flw_trace *recorded, *generated;
 static size_t step_begin, step_end; /* events of the generated trace's second step */
 
-/* What a step does, frees without their sizes: which block of one size goes first is chance. */
+/* An operation of a step; frees without sizes, because the order among equal sizes is random. */
 struct operation {
     uint8_t op;
     uint64_t size_bytes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the bound on host memory: at 10^6 live blocks of any one class the pool's tables take at most
- * 64 B a block, by its own count; what is resident with the simulated driver's beside it.
- */
+ * Owns: the bound on host memory: with 10^6 live blocks of any class the pool's tables take at
+ * most 64 B for each, by its own count; printed beside it: resident memory including the simulated
+ * driver. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static bool run(const struct flw_sim *sim, size_t size, void **ptrs)
         fprintf(stderr, "host_bytes: no pool\n");
         return false;
     }
-    memset(ptrs, 0xFF, BLOCKS * sizeof *ptrs); /* resident before it is measured */
+    memset(ptrs, 0xFF, BLOCKS * sizeof *ptrs); /* resident before the measurement */
     uint64_t before = resident_bytes();
     for (size_t i = 0; i < BLOCKS; i++) {
         if (fallow_alloc(pool, size, stream, &ptrs[i]) != FALLOW_OK) {

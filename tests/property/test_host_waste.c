@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * property.host_waste: what libfallow-host pins for a mixed staging workload, over what it was asked
- * for at the peak. Beside it PyTorch's rule for pinned memory: sizes rounded up to powers of two, a
- * list of free blocks a size, nothing split and nothing released.
+ * property.host_waste: pinned bytes of libfallow-host for a mixed staging workload, relative to
+ * the requested bytes at the peak; beside it PyTorch's rule for pinned memory: sizes rounded up to
+ * powers of two, a free list for each size, no splitting and no release.
  *
- * The workload is that of a server: index tensors (1 to 64 KiB) and token batches every step, key
- * and value blocks (64 KiB to 4 MiB) that are swapped out, stay and come back, chunks of weights (16
- * to 256 MiB) while models change; four streams. Work completes a lag after it was given, in virtual
- * time: the same seed gives the same numbers on every machine with jemalloc's usual pages of 4 KiB.
- * With larger pages small blocks take more memory (host.h), which moves synchronising calls to other steps.
- * The test then requires only ANY_RATIO, the bound for any workload.
+ * The workload resembles a server's: index tensors (1 to 64 KiB) and token batches in each step,
+ * key and value blocks (64 KiB to 4 MiB) that are swapped out, stay and return, chunks of weights
+ * (16 to 256 MiB) during model changes; four streams. Work completes a lag after its submission,
+ * in virtual time: the same seed produces the same numbers on every machine with jemalloc's usual
+ * 4 KiB pages. With larger pages small blocks take more memory (host.h), which moves synchronising
+ * calls to other steps. The test then requires only ANY_RATIO, the bound for any workload.
  *
- * Columns: what was allocated at the peak; with it what was freed before the device was done
- * ("used"); what was pinned ("held"), over either; PyTorch's over used; sizes alone, rounded to
- * powers of two and to jemalloc's classes, over allocated.
+ * Columns: live bytes at the peak; including blocks freed before the device was done ("used");
+ * pinned bytes ("held"), relative to both; PyTorch's relative to used; sizes alone, rounded to
+ * powers of two and to jemalloc's classes, relative to live bytes.
  *
- *   test_property_host_waste [--seed N]
- */
+ *   test_property_host_waste [--seed N] */
 #include "support/test.h"
 
 #include <inttypes.h>
@@ -49,7 +48,7 @@ enum stream_name {
 /* A block that is allocated, or a free that the device has not reached. */
 struct slot {
     void *block;
-    uint64_t bytes, until; /* the step at which it is freed; 0: nothing here */
+    uint64_t bytes, until; /* the step of its free; 0: no block */
     enum stream_name stream;
 };
 
@@ -106,7 +105,8 @@ static unsigned log2_up(uint64_t x)
     return x <= 1 ? 0 : 64u - (unsigned)__builtin_clzll(x - 1);
 }
 
-/* What jemalloc would take: four classes a doubling, above its slabs a page of padding. */
+/* Return jemalloc's size: four classes for each doubling, with a page of padding
+ * above its slabs. */
 static uint64_t class_of(uint64_t bytes)
 {
     uint64_t step = 1ull << (log2_up(bytes) > 3 ? log2_up(bytes) - 3 : 0);
@@ -128,7 +128,8 @@ static void settle(struct workload *w)
 static void advance(struct workload *w, uint64_t ns)
 {
     w->sim.advance(ns);
-    w->now_ns = flw_sim_read_ledger(&w->sim).clock_ns; /* a synchronising call moves it, too */
+    w->now_ns = flw_sim_read_ledger(&w->sim).clock_ns; /* a synchronising call advances the
+                                                           clock too */
     settle(w);
 }
 
@@ -164,7 +165,7 @@ static void allocate(struct workload *w, uint64_t bytes, uint64_t steps, enum st
     }
 }
 
-/* The copy is given to its stream, and right after it the block is freed. */
+/* Queue the copy and free the block right after. */
 static void free_block(struct workload *w, struct slot *slot)
 {
     flw_sim_range range = {.address = (uintptr_t)slot->block, .bytes = slot->bytes};
@@ -187,7 +188,7 @@ static void give_due_back(struct workload *w)
     }
 }
 
-/* ---- what a server does */
+/* ---- a server's work */
 
 static void one_step(struct workload *w)
 {
@@ -202,7 +203,7 @@ static void one_step(struct workload *w)
             allocate(w, bytes, steps, between(w, 0, 1) ? SWAP_OUT : SWAP_IN);
         }
     }
-    if (layer == 0) { /* another model: sizes of its own, the same in each layer */
+    if (layer == 0) { /* another model: new sizes, the same in each layer */
         for (unsigned i = 0; i < SHAPES; i++) {
             w->shapes[i] = spread(w, 16 * MIB, 256 * MIB);
         }
@@ -295,7 +296,7 @@ static void a_mixed_workload_wastes_little(void **state)
         static const uint64_t lags_ns[] = {0, 500000, 2500000, 10000000};
         struct figures figures = run(lags_ns[i], 0);
         assert_true(figures.over_used <= figures.most_ratio);
-        /* Where work is done before the next step, nothing but what is allocated need be held. */
+        /* If work completes before the next step, only live blocks need to be held. */
         assert_true(lags_ns[i] >= STEP_NS || figures.over_allocated <= figures.most_ratio);
     }
     (void)run(2500000, UINT32_MAX);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the planner makes of MiniMalloc's eleven published problems, each of which fits 1 MiB:
- * valid plans, the same twice, at most 1.10 times that with the fixed effort, printed for each.
- * With a number of seconds it goes on to search for that long a problem, and prints what that gives; it
- * should be at most 1.03, which depends on the machine and is therefore printed, not required.
- * Exits 77 where the problems are absent.
+ * Owns: the planner's results for MiniMalloc's eleven published problems, each of which fits in 1
+ * MiB: valid, repeatable plans of at most 1.10 times that with the fixed effort, printed for each.
+ * With a number of seconds it then searches that long and prints the result; it should be at most
+ * 1.03, but that depends on the machine and is not required. Exits with 77 if the problems are
+ * absent.
  *
- *   test_plan_minimalloc FOLDER [SECONDS]
- */
+ *   test_plan_minimalloc FOLDER [SECONDS] */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,7 +26,8 @@ struct result {
     uint64_t bytes, ns;
 };
 
-/* Lines of id,lower,upper,size after a heading; upper is exclusive. 0: the file is not as it should be. */
+/* Read lines of id,lower,upper,size after a heading; upper is exclusive. Returns 0 for a malformed
+ * file. */
 static size_t read_items(FILE *file, struct flw_plan_item *items)
 {
     char line[256];

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: random sequences of every public call, one thread, compared with the model after each step;
- * and the sequences that every pool can serve, whose answers must be the oracle's, call by
+ * Owns: random sequences of every public call, in one thread, compared with the model after each
+ * step; and sequences that every pool can serve, with statuses equal to the oracle's, call by
  * call.
  *
  *   test_pool_model [--pool NAME] [--seed N] [--steps N] [--runs N] [--no-peaks 1]
  *
- * Each run draws another corner (schedule, limit, virtual memory management or not, economy).
- */
+ * Each run draws other settings (schedule, limit, virtual memory management or not, economy). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +39,7 @@ static size_t pick_size(struct flw_model *model)
     if (kind < 4) {
         return model->limit_bytes + 1 + flw_client_below(client, 1 << 30);
     }
-    if (kind < 30) { /* a few that come again */
+    if (kind < 30) { /* a few recurring sizes */
         static const size_t again[] = {1, 256, 257, 512, 4096, 4097, 65536, FLW_MIB, FLW_MIB + 1};
         return again[flw_client_below(client, sizeof again / sizeof *again)];
     }
@@ -80,7 +79,7 @@ static void step_alloc_aligned(struct flw_model *model)
     flw_model_judge_alloc(model, &asked, status, ptr);
 }
 
-/* What a refused free leaves: the block as it was. */
+/* Check that a refused free leaves the block unchanged. */
 static void expect_unchanged(struct flw_model *model, fallow_status status, const char *sentence,
                              fallow_status wanted)
 {
@@ -457,7 +456,8 @@ int main(int count, char **words)
             setup.without_vmm = setup.seed % 5 == 4;
             setup.without_ids = setup.seed % 7 == 6;
             setup.reserve_most_bytes = setup.seed % 3 == 1 ? setup.device_bytes : 0;
-            /* A trim releases segments only after its event completes, which never happens on a held device. */
+            /* A trim releases segments only after its event completes, which never happens on a
+             * held device. */
             bool is_held =
                 setup.seed % 3 != 0 && !setup.without_vmm && setup.reserve_most_bytes == 0;
             setup.schedule = is_held ? FLW_SIM_HELD : FLW_SIM_RANDOM;

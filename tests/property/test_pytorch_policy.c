@@ -192,7 +192,7 @@ static void a_heap_that_does_not_add_up_is_not_started_from(void **state)
                 &statistics);
     assert_false(statistics.is_seeded);
     assert_true(statistics.compare_count == FLW_NOT_APPLICABLE);
-    assert_int_equal(statistics.peak_reserved_bytes, 2 * FLW_MIB); /* not what was tried first */
+    assert_int_equal(statistics.peak_reserved_bytes, 2 * FLW_MIB); /* not the first attempt's */
 }
 
 /* ---- random programs ---- */
@@ -284,7 +284,7 @@ static void a_seed_that_does_not_add_up_is_refused(void **state)
     struct flw_pytorch_seed seed = {
         .address = 1ull << 30, .size_bytes = 2 * FLW_MIB, .blocks = live, .block_count = 2};
     flw_pytorch_init(&model, fake_device(FLW_GIB), &lanes, &flw_pytorch_standard);
-    assert_false(flw_pytorch_seed(&model, &seed, blocks)); /* they overlap */
+    assert_false(flw_pytorch_seed(&model, &seed, blocks)); /* overlapping */
     assert_int_equal(fake_room_bytes, FLW_GIB);
     live[0].size_bytes = 600; /* 1,024 bytes, exactly up to the second */
     assert_true(flw_pytorch_seed(&model, &seed, blocks));

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: generated runs go through a recorded pool, and the recordings are those runs: the same calls in
- * the same order, the same blocks, the same peak, in few bytes; and `fallow replay` finds the same in
- * both.
- */
+ * Owns: generated runs through a recorded pool: each recording equals its run, with the same calls
+ * in the same order, the same blocks, the same peak, in few bytes; and `fallow replay` computes
+ * the same for both. */
 #include "unit/pool/test_api.h"
 
 #include <stdlib.h>
@@ -84,7 +83,7 @@ static const struct flw_trace_event *next_call(const struct flw_trace *trace, si
     return NULL;
 }
 
-/* Streams are numbered as they come; blocks of the start by address. */
+/* Streams are numbered by first use, initial blocks by address. */
 static void expect_same_calls(const struct flw_trace *played, const struct flw_trace *recorded)
 {
     size_t at = 0, recorded_at = 0, count = 0;
@@ -107,7 +106,7 @@ static void expect_same_calls(const struct flw_trace *played, const struct flw_t
     assert_true(count > 1000);
 }
 
-/* "peak_requested_bytes" of a policy, as the command says. */
+/* Return "peak_requested_bytes" of a policy from the command's output. */
 static uint64_t replayed_peak(const char *path)
 {
     static const char key[] = "\"name\": \"fallow\", \"peak_requested_bytes\": ";
@@ -250,7 +249,7 @@ static void a_recorded_run_replays_to_the_same_peaks_and_blocks(void **state)
     play_and_compare("demo", demo, BYTES_MOST);
 }
 
-/* Random sizes and lives have more to say: a size alone is four bytes. */
+/* Random sizes and lifetimes need more bytes: a size alone takes four. */
 static void so_does_a_generated_run_of_each_kind(void **state)
 {
     static const struct {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: random programs that put a pool to sleep, against a list of what they hold: statuses, addresses,
- * contents by tag, the device's ledger, the pool's own invariants, under the rule checker.
+ * Owns: random programs that put a pool to sleep, compared with a list of their blocks: statuses,
+ * addresses, contents by tag, the device's ledger, the pool's own invariants, under the rule
+ * checker.
  *
- *   test_sleep_model [--seed N] [--rounds N]
- */
+ *   test_sleep_model [--seed N] [--rounds N] */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ struct block {
     size_t bytes;
     uint32_t tag;
     unsigned stream;
-    unsigned char value; /* of its first and last byte; 0: nothing known */
+    unsigned char value; /* value of its first and last byte; 0: unknown */
     bool is_exported;
 };
 
@@ -70,7 +70,7 @@ static CUdeviceptr at(const struct block *block, bool is_last)
     return (CUdeviceptr)(uintptr_t)block->ptr + (is_last ? block->bytes - 1 : 0);
 }
 
-/* All of it, so that a save reads nothing unwritten; on its stream. */
+/* Write the whole block, so that a save reads nothing unwritten; on its stream. */
 static void write_block(struct program *p, struct block *block)
 {
     block->value = (unsigned char)(1 + draw(p, 255));

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a plain client of the CUDA driver, as programs are that are not rebuilt for Fallow: it reaches the
- * driver in one of several ways and does one of several things with its memory, judged by contents.
+ * Owns: a plain client of the CUDA driver, not built for Fallow: it finds the driver in one of
+ * several ways, uses its memory in one of several, and checks the contents.
  *
  *   plain WAY WHAT
  *     WAY   linked | dlopen | path:FILE | default | lookup     (linked: built with -DLINKED -lcuda)
  *     WHAT  verify | fork-before | fork-after | destructor | reset | contexts
  *
- * Prints the same lines whatever allocates: addresses and times are left out. Exit: 0 done, 1 a foreign
- * value or a refused call, 2 bad usage, 77 no driver or no device. Does not: know of Fallow.
- */
+ * Prints the same lines with any allocator, without addresses and times. Exit: 0 done, 1 a foreign
+ * value or a failed call, 2 bad usage, 77 no driver or no device. Does not: know of Fallow. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -135,7 +134,7 @@ static bool reach(const char *way)
     return true;
 }
 
-/* The simulated driver has memory with contents only where it is told so. */
+/* Configure the simulated driver to store contents. */
 static void give_contents(void)
 {
     void *object = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -174,7 +173,7 @@ static void begin(void)
     MUST(cuCtxSetCurrent(context));
 }
 
-/* ---- blocks that come and go, each with a value of its own */
+/* ---- blocks with random lifetimes and distinct values */
 
 #define BLOCKS  64
 #define STREAMS 3
@@ -255,7 +254,7 @@ static void verify(const char *name, unsigned operations)
     }
 }
 
-/* ---- what programs do beside that */
+/* ---- other actions of programs */
 
 static void wait_for(pid_t child, const char *name)
 {
@@ -290,7 +289,7 @@ static void fork_after(void)
     verify("parent", 100); /* a cache has something by now */
     MUST(cuMemAlloc_v2(&kept, 4096));
     pid_t child = fork();
-    if (child == 0) { /* CUDA does not work in it; nothing may look as if it did */
+    if (child == 0) { /* CUDA does not work in it; no call may appear to succeed */
         CUresult result = cu.cuMemAlloc_v2(&pointer, 4096);
         CUresult freed = cu.cuMemFree_v2(kept);
         printf("child: cuMemAlloc %s, cuMemFree %s\n",

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Owns: a plain client of the CUDA runtime, built by nvcc with the static runtime, the shared one, and with
-// per-thread default streams.
+// Owns: a plain client of the CUDA runtime, built by nvcc with the static runtime, the shared one,
+// and with per-thread default streams.
 //
 //   plain_runtime verify | fork-before | destructor | reset | calls
 //
-// Prints the same lines whatever allocates. Exit as plain.c. `calls` makes one call of each kind that
-// allocates, for a trace that shows which driver calls they become.
+// Prints the same lines with any allocator. Exit as plain.c. `calls` makes one allocating call of
+// each kind, for a trace that shows the resulting driver calls.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -34,7 +34,8 @@ __global__ static void fill(unsigned *words, size_t count, unsigned value)
     }
 }
 
-__global__ static void count_foreign(const unsigned *words, size_t count, unsigned value, unsigned *out)
+__global__ static void count_foreign(const unsigned *words, size_t count, unsigned value,
+                                     unsigned *out)
 {
     for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
         if (words[i] != value) {
@@ -107,7 +108,7 @@ static void fork_before()
     verify("parent", 500);
 }
 
-// A static object that frees in its destructor, as libraries have them.
+// A static object that frees in its destructor, as libraries have.
 static struct keeper {
     void *block = nullptr;
     ~keeper()
@@ -117,7 +118,8 @@ static struct keeper {
             std::fprintf(stderr, "plain_runtime: 11: cudaFree in a static destructor: %s\n",
                          cudaGetErrorName(result));
             std::printf("free in a static destructor: %s\n",
-                        result == cudaSuccess || result == cudaErrorCudartUnloading ? "accepted" : "refused");
+                        result == cudaSuccess || result == cudaErrorCudartUnloading ? "accepted"
+                                                                                    : "refused");
             std::fflush(stdout);
         }
     }
@@ -136,7 +138,7 @@ static void reset()
     verify("after the reset", 500);
 }
 
-// 3. One of each; the trace says which driver calls these are.
+// 3. One call of each kind; the trace shows the driver calls.
 static void calls()
 {
     void *plain, *pitched, *managed, *async, *host, *pinned;
