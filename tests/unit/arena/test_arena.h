@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the tests of arenas share: a world with contents under the rule checker, a pool, and short
- * ways to a layout, a lease and the bytes behind it.
- */
+ * Owns: the common part of arena tests: a world with contents under the rule checker, a pool, and
+ * helpers for layouts, leases and their bytes. */
 #ifndef FLW_TESTS_UNIT_TEST_ARENA_H
 #define FLW_TESTS_UNIT_TEST_ARENA_H
 

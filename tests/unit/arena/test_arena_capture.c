@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the public header promises of leases inside captures, and of the graphs that come of them.
- */
+ * Owns: the public header's promises about leases inside captures, and about the resulting graphs. */
 #include "unit/arena/test_arena.h"
 
 #include "fallow/extend.h"
@@ -149,7 +148,7 @@ static void eager_leases_share_the_arena_with_graphs(void **state)
     share_with_graphs(false);
 }
 
-/* Released without a guard: the release says that the last launch comes before the stream's end. */
+/* Released without a guard: a release means that the last launch precedes the stream's end. */
 static void a_lease_after_a_release_comes_after_the_captures_stream(void **state)
 {
     struct api api;
@@ -236,7 +235,7 @@ static void graphs_of_several_captures_find_one_arena(void **state)
         end_lease(lease, api.stream);
         executables[i] = end_capturing(&api, api.stream, captures[i]);
     }
-    for (int i = 0; i < 12; i++) { /* on two streams by turns: the guard orders them */
+    for (int i = 0; i < 12; i++) { /* alternately on two streams: the guard orders them */
         CUstream stream = i % 3 == 0 ? api.stream : api.other;
         assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
         assert_int_equal(api.sim.cu.cuGraphLaunch(executables[i % 3], stream), 0);
@@ -556,8 +555,8 @@ static void a_capture_of_the_last_stream_that_is_not_announced_before_survives(v
     }
 }
 
-/* Work of a stream that is gone can only be waited for with the whole context: no capture in it would
- * survive that, whoever's it is. */
+/* Only a wait for the whole context covers work of an ended stream: it would end any capture in
+ * the context. */
 static void leave_work_on_a_stream_that_is_gone(struct api *api, fallow_arena *arena,
                                                 const fallow_layout *layout)
 {
@@ -580,7 +579,7 @@ static void another_streams_capture_stands_in_the_way_of_values_alone(void **sta
         bed_begin(&api);
         fallow_arena *arena = make_arena(&api, 0);
         fallow_layout *layout = holds_values ? make_kept_layout() : make_plain_layout(20000);
-        (void)api_alloc(&api, 5000, api.other); /* the pool knows it */
+        (void)api_alloc(&api, 5000, api.other); /* the pool has seen it */
         leave_work_on_a_stream_that_is_gone(&api, arena, layout);
         if (is_announced) {
             begin_capturing(&api, api.other, &capture);
@@ -598,12 +597,12 @@ static void another_streams_capture_stands_in_the_way_of_values_alone(void **sta
         }
         use_blocks_like(&api, layout, api.stream);
         if (is_announced) {
-            end_lease(begin_lease(arena, layout, api.other), api.other); /* inside it */
+            end_lease(begin_lease(arena, layout, api.other), api.other); /* inside the capture */
             executable = end_capturing(&api, api.other, capture);
             assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
             assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
         } else {
-            api_drop_captured(&api, api.other); /* it has survived */
+            api_drop_captured(&api, api.other); /* has survived */
         }
         use_blocks_like(&api, layout, api.other);
         fallow_lease *lease = begin_lease(arena, layout, api.stream);
@@ -642,8 +641,9 @@ static void the_legacy_stream_is_refused_beside_a_blocking_streams_capture(void 
     api_end(&api);
 }
 
-/* Destroy the stream while its last work is running; another stream has the same handle, which the pool has noticed or
- * not. Neither a lease by another stream nor a release by a trim or by the end of the arena may precede that work. */
+/* Destroy the stream while its last work is running; another stream has the same handle, which the
+ * pool has noticed or not. Neither a lease by another stream nor a release by a trim or by the end
+ * of the arena may precede that work. */
 static void after_the_death_of(bool leases_in_graph, bool is_noticed)
 {
     for (int kind = 0; kind < 3; kind++) {

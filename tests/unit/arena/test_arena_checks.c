@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: an arena's debug checks, each shown to find the fault it is for, and none where there is none.
- */
+ * Owns: an arena's debug checks: each finds its fault, and reports nothing without one. */
 #include "unit/arena/test_arena.h"
 
 #include "fallow/sleep.h"
@@ -171,7 +170,7 @@ static void a_region_left_unwritten_is_found_after_two_leases(void **state)
     }
     assert_int_equal(arena_stats(arena).unwritten_count, 0);
     write_but_ten(&api, arena, layout, 0, 1);
-    assert_int_equal(arena_stats(arena).unwritten_count, 0); /* it may have meant to: once */
+    assert_int_equal(arena_stats(arena).unwritten_count, 0); /* intended once */
     write_but_ten(&api, arena, layout, 0, 2);
     assert_int_equal(arena_stats(arena).unwritten_count, 10);
     assert_string_equal(api.log,
@@ -283,7 +282,7 @@ static void a_read_of_unwritten_bytes_names_kernel_region_and_arena(void **state
     the_api = &api;
     fallow_arena *arena = make_arena(&api, POISON);
     fallow_layout *layout = make_layout(regions, REGIONS);
-    write_all(&api, arena, layout, 9); /* the step before wrote it: that is no excuse */
+    write_all(&api, arena, layout, 9); /* the previous step's write does not count */
     api.sim.register_twin("read_lengths", read_twin);
     assert_int_equal(api.sim.parameters("read_lengths", 1, bytes), 1);
     assert_int_equal(api.sim.cu.cuModuleLoadData(&module, "any image"), 0);

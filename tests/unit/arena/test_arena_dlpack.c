@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the public header promises of exports, through DLPack's structures as its specification
- * has them, written down here a second time.
- */
+ * Owns: the public header's promises about exports, through a second copy of DLPack's structures
+ * from the specification. */
 #include "unit/arena/test_arena.h"
 
 struct version {
@@ -99,7 +98,7 @@ static void a_region_is_a_tensor(void **state)
     api_end(&api);
 }
 
-/* The structure before 1.0, as its specification has it. */
+/* The structure before 1.0, from the specification. */
 struct unversioned {
     struct tensor tensor;
     void *manager_ctx;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a life of an arena in which every driver call that it makes, or the pool for it, fails once, at
- * every position: each call answers with a status of its contract, what was refused works when asked
- * again, no rule is broken and nothing is left behind. FALLOW_TEST_ALL=1 takes every position, else it is
- * every ninth, each answer beginning at another one.
- */
+ * Owns: a life of an arena in which every driver call of the arena, or of the pool for it, fails
+ * once, at every position: each call returns a status of its contract, a refused call succeeds
+ * when repeated, no rule is broken and nothing remains. FALLOW_TEST_ALL=1 tests every position;
+ * otherwise every ninth, with another start for each error. */
 #include "unit/arena/test_arena.h"
 
 #define MOST_CALLS 1000
@@ -167,7 +166,7 @@ static void live(struct fault *fault, uint32_t checks)
     disarm(fault, before);
 }
 
-/* One life; how many calls it made. */
+/* Run one life; return the number of its calls. */
 static uint64_t live_with(uint64_t position, int error, int sticky, uint32_t checks)
 {
     const fallow_region regions[] = {{.name = "x", .size_bytes = MIB},

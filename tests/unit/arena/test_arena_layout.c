@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the public header promises of layouts.
- */
+ * Owns: the public header's promises about layouts. */
 #include "unit/arena/test_arena.h"
 
 #include "arena/layout.h"

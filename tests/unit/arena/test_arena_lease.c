@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the public header promises of leases outside of captures: all or none, one at a time,
- * growth, lock, trim, errors.
- */
+ * Owns: the public header's promises about leases outside of captures: all or nothing, one at a
+ * time, growth, lock, trim, errors. */
 #include "unit/arena/test_arena.h"
 
 #include <pthread.h>
@@ -299,7 +298,7 @@ static void a_budget_is_kept_and_named_with_the_layout(void **state)
     assert_non_null(strstr(api.log, sentence));
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
     end_lease(begin_lease(arena, warm, api.stream), api.stream);
-    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK); /* what it had may come back */
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK); /* the budget allows its old size */
     refuse_lease(arena, large, api.stream, FALLOW_OVER_BUDGET, "its budget is 10000:");
     end_lease(begin_lease(arena, warm, api.stream), api.stream);
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
@@ -365,7 +364,8 @@ static void the_pools_out_of_memory_leaves_the_arena_usable(void **state)
     lease = begin_lease(arena, small, api.stream);
     touch_lease(&api, lease, small, api.stream);
     end_lease(lease, api.stream);
-    lease = begin_lease(arena, large, api.other); /* both do not fit: the old block goes first */
+    lease = begin_lease(arena, large, api.other); /* both do not fit: the old block is released
+                                                      first */
     touch_lease(&api, lease, large, api.other);
     end_lease(lease, api.other);
     assert_int_equal(arena_stats(arena).scratch_bytes, 50 * MIB);

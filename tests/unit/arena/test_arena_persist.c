@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the public header promises of persistent regions: address, contents, first values, wake.
- */
+ * Owns: the public header's promises about persistent regions: address, contents, first values,
+ * wake. */
 #include "unit/arena/test_arena.h"
 
 #include "fallow/sleep.h"
@@ -67,7 +67,7 @@ static int64_t element_of(const unsigned char *bytes, size_t each, size_t i)
     return (int64_t)((uint64_t)value << shift) >> shift;
 }
 
-/* A reckoning of its own: what each class says that an element holds. */
+/* Return the expected value of an element by its class, computed independently. */
 static int64_t expected_of(const fallow_region *region, size_t each, size_t i)
 {
     bool is_zero = region->init == FALLOW_INIT_COUNTER || region->init == FALLOW_INIT_ZERO ||
@@ -148,7 +148,7 @@ static void address_and_contents_outlast_leases_layouts_and_streams(void **state
     fill_bytes(&api, dirty, 0x33, 1000, api.stream);
     void *counter = fallow_lease_region(lease, "counter");
     end_lease(lease, api.stream);
-    lease = begin_lease(arena, first, api.other); /* more of the counter: it moves, once */
+    lease = begin_lease(arena, first, api.other); /* a larger counter moves once */
     assert_ptr_not_equal(fallow_lease_region(lease, "counter"), counter);
     counter = fallow_lease_region(lease, "counter");
     expect_values(&api, lease, api.other);
@@ -218,7 +218,7 @@ static void expect_table(struct api *api, const fallow_lease *lease, bool is_wri
     }
 }
 
-/* Initialised again where the sleep has dropped it, left alone where it has not. */
+/* Initialised again if the sleep dropped the region, else unchanged. */
 static void a_sleep_of_the_pool_is_noticed(void **state)
 {
     struct api api;
@@ -260,7 +260,7 @@ static void a_sleep_of_the_pool_is_noticed(void **state)
             assert_int_equal(fallow_pool_sleep(api.pool, &request), FALLOW_OK);
             refuse_lease(arena, layout, api.stream, FALLOW_ASLEEP, "asleep");
             assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
-            if (!is_saved) { /* something is there, but not what the region's class says */
+            if (!is_saved) { /* has contents, but not the class's */
                 fill_bytes(&api, address, 0x11, 8000, api.stream);
             }
         }

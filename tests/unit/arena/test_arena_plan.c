@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that the planner's plans are plans, are repeatable, and are as small as they can be
- * where that is known: by hand, by construction, or by trying everything.
- */
+ * Owns: the proof that plans are valid, repeatable, and as small as possible where the minimum is
+ * known: by hand, by construction, or by exhaustive search. */
 #include "support/test.h"
 
 #include <string.h>
@@ -17,7 +16,7 @@ static struct flw_plan_item item_of(uint32_t first, uint32_t last, uint64_t byte
     return (struct flw_plan_item){bytes, align, first, last, UINT64_MAX};
 }
 
-/* Places with the fixed effort, requires a plan, returns its bytes. */
+/* Place items with the fixed effort, validate the plan, return its bytes. */
 static uint64_t place(struct flw_plan_item *items, size_t count)
 {
     uint64_t bytes, proven_bytes;
@@ -58,7 +57,7 @@ static void items_that_meet_in_one_phase_do_not(void **state)
     assert_true(place(items, COUNT_OF(items)) == 170);
 }
 
-/* A bridge of three arches: fits exactly in 12, and only with the long ones nested as they are. */
+/* A bridge of three arches: fits exactly in 12, and only with the long ones nested in this way. */
 static void a_puzzle_with_one_answer_is_solved(void **state)
 {
     struct flw_plan_item items[] = {item_of(0, 2, 4, 1), item_of(3, 8, 4, 1), item_of(0, 8, 4, 1),
@@ -172,7 +171,8 @@ static uint64_t least_of_all_orders(struct flw_plan_item *items, size_t count, u
     return least;
 }
 
-/* The search leaves out what seldom helps, so a plan in hundreds may be a few bytes above the least. */
+/* The search skips steps that seldom help, so one plan in hundreds may be a few bytes above the
+ * minimum. */
 static void small_plans_are_as_good_as_the_smallest_there_are(void **state)
 {
     uint64_t random = flw_test_seed("arena_plan");
@@ -223,7 +223,7 @@ struct cutter {
     uint64_t *random;
 };
 
-/* Cuts a rectangle of phases and bytes in two, again and again; the pieces fill it without a gap. */
+/* Cut a rectangle of phases and bytes in two, repeatedly; the pieces fill it without a gap. */
 static void cut(struct cutter *cutter, uint32_t first, uint32_t last, uint64_t bytes, unsigned cuts)
 {
     if (cuts == 0 || bytes < 64 || first == last) {
@@ -241,7 +241,8 @@ static void cut(struct cutter *cutter, uint32_t first, uint32_t last, uint64_t b
     }
 }
 
-/* Packings without a gap are harder than any layout of a model's step, and their optimum is known. */
+/* Packings without a gap are harder than any layout of a model's step, and their
+ * optimum is known. */
 static void cut_rectangles_are_put_together_within_two_percent(void **state)
 {
     uint64_t random = flw_test_seed("arena_plan");
@@ -331,7 +332,8 @@ static void a_full_graph_is_placed_at_the_bound(void **state)
     assert_true(place(items, COUNT_OF(items)) == flw_plan_lower_bound(items, COUNT_OF(items)));
 }
 
-/* Nearly as many neighbours, and no order of first fit meets the bound: the search has its largest lists. */
+/* Nearly as many neighbours, and no order of first fit meets the bound: the search has its largest
+ * lists. */
 static void the_largest_search_comes_within_a_tenth(void **state)
 {
     static struct flw_plan_item items[FLW_PLAN_GRAPH_MAX_ITEMS];

@@ -16,7 +16,7 @@ static void a_lease_on_another_stream_waits_on_the_device_once(void **state)
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_plain_layout(64 * KIB);
     CUstream streams[2] = {api.stream, api.other};
-    end_lease(begin_lease(arena, layout, api.other), api.other); /* both are known */
+    end_lease(begin_lease(arena, layout, api.other), api.other); /* both streams are known */
     for (int i = 0; i < 20; i++) {
         CUstream stream = streams[i % 2];
         uint64_t records = api.sim.call_count("cuEventRecord"),
@@ -123,7 +123,7 @@ static void a_retired_streams_work_is_still_waited_for(void **state)
     api_end(&api);
 }
 
-/* The handle is the same, the stream is not: what it was given in the lease must be waited for. */
+/* The handle is the same, the stream is not: work queued in the lease must be waited for. */
 static void a_lease_may_end_on_a_stream_that_took_over_the_handle(void **state)
 {
     struct api api;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the sizes of the ready layouts against numbers computed by hand and published by the engines,
- * and how near their placement comes to the lower bound.
- */
+ * Owns: the sizes of the ready layouts compared with numbers computed by hand and published by the
+ * engines, and the distance of their placement from the lower bound. */
 #include "support/test.h"
 
 #include "arena/layout.h"
@@ -120,7 +119,8 @@ static void a_chain_of_chunks_keeps_two_pairs(void **state)
     size_t pair = bytes_of(layout, "out") + bytes_of(layout, "lse");
     assert_int_equal(pair, 34078720);
     assert_int_equal(bytes_of(layout, "chunk_out"), bytes_of(layout, "out"));
-    /* What else lives beside the two pairs while a chunk is attended to: its rows, and the tables. */
+    /* Other live regions beside the two pairs during a chunk's attention: its rows, and the
+     * tables. */
     size_t rows = 1024, keys = rows * 128 * 192 * 2, values = rows * 128 * 256 * 2;
     assert_true(fallow_layout_lower_bound(layout) >= 2 * pair + keys + values);
     assert_true(fallow_layout_lower_bound(layout) <= 2 * pair + keys + values + (64 << 10));
@@ -245,7 +245,7 @@ static void what_a_path_cannot_be_made_of_is_refused(void **state)
     step.batch = (uint64_t)1 << 40;
     step.context = (uint64_t)1 << 40;
     assert_int_equal(fallow_layout_fa3_graph(dense, &step, &layout), FALLOW_INVALID_ARGUMENT);
-    /* Products that come round in 64 bits must not pass for small ones. */
+    /* Products that overflow 64 bits must not count as small ones. */
     step = step_of((uint64_t)1 << 40, (uint64_t)1 << 40, (uint64_t)1 << 40);
     step.chunk = 1;
     assert_int_equal(fallow_layout_fa3_graph(dense, &step, &layout), FALLOW_INVALID_ARGUMENT);

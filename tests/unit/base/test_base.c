@@ -59,7 +59,8 @@ static void an_opened_range_is_writable_to_its_end(void **state)
     flw_meta_release(&meta);
 }
 
-/* A sanitizer's shadow is more than any limit, and its own memory grows; an emulator sets none for itself. */
+/* A sanitizer's shadow exceeds any limit and its own memory grows; an emulator sets no limit for
+ * itself. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || FLW_IS_EMULATED
 #define HAS_LIMITS 0
 #else
@@ -138,7 +139,7 @@ static void refusals_are_counted_and_told_apart(void **state)
 
 static struct {
     struct flw_lock lock;
-    uint64_t count; /* plain: the lock guards it */
+    uint64_t count; /* plain: protected by the lock */
 } shared;
 
 static void *count_up(void *unused)

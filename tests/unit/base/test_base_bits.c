@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that base/bits.h does what its names say, against slow definitions.
- */
+ * Owns: the proof of base/bits.h against slow definitions. */
 #include "support/test.h"
 
 #include "base/bits.h"

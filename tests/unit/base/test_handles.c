@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of the handle table (base/handles.h) alone, and its invariants.
- */
+ * Owns: tests of the handle table (base/handles.h) alone, and its invariants. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -17,7 +16,7 @@ static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_CAPTURE, places);
 static struct flw_handles other = FLW_HANDLES(FLW_HANDLE_CAPTURE, other_places);
 static int objects[PLACES];
 
-/* Nobody else is at it. */
+/* Only this thread uses the table. */
 static void check(const struct flw_handles *of)
 {
     for (uint32_t i = 0; i < of->count; i++) {
@@ -83,7 +82,7 @@ static void a_handle_is_refused_until_it_is_published(void **state)
     assert_ptr_equal(flw_handles_find(&table, handle), &objects[0]);
     end(&table, handle);
     handle = flw_handles_take(&table);
-    flw_handles_free(&table, handle); /* what was to be made was not */
+    flw_handles_free(&table, handle); /* creation failed */
     assert_refused(&table, handle);
     check(&table);
 }
@@ -146,7 +145,7 @@ static void a_full_table_takes_nothing(void **state)
     }
     assert_null(flw_handles_take(&table));
     assert_non_null(flw_handles_drop(&table, handles[3]));
-    assert_null(flw_handles_take(&table)); /* what it was has not gone yet */
+    assert_null(flw_handles_take(&table)); /* the old object is still referenced */
     flw_handles_free(&table, handles[3]);
     void *again = make(&table, &objects[3]);
     assert_int_equal(flw_handle_place(again), flw_handle_place(handles[3]));
@@ -246,14 +245,15 @@ static void the_child_of_a_fork_has_none(void **state)
     }
 }
 
-/* ---- threads: objects that come and go under visitors. An object is poisoned while it is nobody's. */
+/* ---- threads: objects created and destroyed during visits. An object without an owner is
+ * poisoned. */
 
 #define OWNERS   2
 #define VISITORS 2
 #define ROUNDS   20000
 
 struct thing {
-    int value, poison; /* plain: for the sanitizer to see who is kept out */
+    int value, poison; /* plain, so that the sanitizer detects concurrent access */
 };
 
 static struct thing things[PLACES];
@@ -279,7 +279,7 @@ static void *own(void *context)
         }
         bool is_mine = flw_handles_drop(&table, handle) == thing;
         bool is_double = flw_handles_drop(&table, handle) != NULL;
-        if (is_mine && i % 2 == 0) { /* the other half leaves it to the next who takes the place */
+        if (is_mine && i % 2 == 0) { /* the other half leaves it to the next owner of the entry */
             flw_handles_await(&table, handle);
             thing->poison = 1;
         }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the ordered set of ranges against a plain table of the same: what is found from every
- * address after every step, the order of its list, the shape of its treap.
- */
+ * Owns: the ordered set of ranges compared with a plain table: lookups of every address after
+ * every step, the order of its list, the shape of its treap. */
 #include "base/tree.h"
 
 #include "support/test.h"
@@ -102,7 +101,7 @@ static void any_order_of_steps_keeps_set_list_and_shape(void **state)
     }
 }
 
-/* The node met last is a start for the next search, whatever was asked for before. */
+/* Any node of an earlier search is a valid start for the next. */
 static void an_address_is_found_from_wherever_the_last_search_ended(void **state)
 {
     begin();

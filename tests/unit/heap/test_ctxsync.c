@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how a capture's beginning and a synchronisation of its context keep each other away.
- */
+ * Owns: the mutual exclusion of a capture's beginning and a synchronisation of its context. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -17,7 +16,7 @@ static CUresult record(CUevent event, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-static struct flw_driver driver = {.cuEventRecord = record}; /* what tells drivers apart */
+static struct flw_driver driver = {.cuEventRecord = record}; /* identifies a driver */
 static atomic_bool is_announced;
 static char contexts[2];
 
@@ -51,14 +50,14 @@ static void *announce_cancelled(void *argument)
     return NULL;
 }
 
-/* One that ended at its wait would keep the table for good. */
+/* A thread that ended in its wait would keep the table for good. */
 static void a_cancelled_thread_ends_when_its_call_has(void **state)
 {
     pthread_t thread;
     void *result;
     assert_true(flw_ctxsync_try(&driver, context_at(0)));
     assert_int_equal(pthread_create(&thread, NULL, announce_cancelled, NULL), 0);
-    usleep(20000); /* it waits by now; if not yet, the test is none, but right */
+    usleep(20000); /* it waits by now; otherwise the test passes without testing */
     assert_false(atomic_load(&is_announced));
     flw_ctxsync_end(&driver, context_at(0));
     pthread_join(thread, &result);

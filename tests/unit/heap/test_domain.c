@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that order domains keep their promise over every page source: a stream reuses its
- * own memory at once, a context only what its epoch has completed, nobody anything that is not.
- */
+ * Owns: the proof that order domains keep their promise over every page source: a stream reuses
+ * its own memory at once, a context only completed epochs, and nobody incomplete memory. */
 #include "test_heap_bed.h"
 
 #include <pthread.h>
@@ -13,7 +12,7 @@
 
 static struct heap_bed bed;
 
-/* Take everything that is free and anybody's, so that what comes next is what was released. */
+/* Take all complete free memory, so that later takes get newly released memory. */
 static void use_up(struct flw_domain *domain)
 {
     struct flw_span *run = NULL;
@@ -53,7 +52,7 @@ static void check_context_epoch(void)
     bed_check(&bed);
 
     bed_finish_work(&bed);
-    assert_null(bed_take(&bed, context, UNITS)); /* done, but nobody has seen it */
+    assert_null(bed_take(&bed, context, UNITS)); /* complete, but not queried */
     assert_true(flw_heap_poll(&bed.heap));
     run = bed_take(&bed, context, UNITS);
     assert_non_null(run);
@@ -87,7 +86,7 @@ static void check_context_slots(void)
     (void)flw_heap_poll(&bed.heap);
     flw_lock_acquire(&bed.heap.lock);
     assert_int_equal(flw_heap_take_slots(&bed.heap, context, CLASS, 512, again), 0);
-    /* Nor in another shape: an empty slab may be taken apart, but what it was stays its epoch's. */
+    /* Nor in another shape: an empty slab may be split, but keeps its epoch. */
     (void)flw_heap_reclaim_slabs(&bed.heap);
     assert_null(flw_heap_take_run(&bed.heap, context, 1, 1));
     flw_lock_release(&bed.heap.lock);
@@ -117,7 +116,7 @@ static void check_two_epochs(void)
     bed_give_work(&bed);
     bed_put(&bed, context, first);
     assert_int_equal(flw_domain_fence(&bed.heap, context), FALLOW_OK);
-    bed_put(&bed, context, second); /* after the fence: it does not cover this */
+    bed_put(&bed, context, second); /* after the fence, which does not cover it */
     bed_finish_work(&bed);
     assert_true(flw_heap_poll(&bed.heap));
     struct flw_span *got = bed_take(&bed, context, UNITS);
@@ -145,7 +144,7 @@ static void check_streams(void)
     bed_give_work(&bed);
     bed_put(&bed, donor, run);
     assert_null(bed_take(&bed, taker, UNITS));
-    assert_ptr_equal(bed_take(&bed, donor, UNITS), run); /* its own at once, and no event */
+    assert_ptr_equal(bed_take(&bed, donor, UNITS), run); /* its own, at once, without an event */
     assert_true(atomic_load(&bed.heap.count.events) == 0);
     bed_put(&bed, donor, run);
 
@@ -155,7 +154,7 @@ static void check_streams(void)
     assert_true(atomic_load(&bed.heap.count.stream_waits) == 1);
     assert_true(atomic_load(&bed.heap.count.waits) == 0);
     assert_int_equal(bed.sim.cu.cuStreamQuery(handle), CUDA_ERROR_NOT_READY);
-    assert_null(bed_take(&bed, taker, UNITS)); /* the heap has not given it away by itself */
+    assert_null(bed_take(&bed, taker, UNITS)); /* the heap does not steal by itself */
 
     bed_finish_work(&bed);
     assert_int_equal(bed.sim.cu.cuStreamQuery(handle), CUDA_SUCCESS);
@@ -230,8 +229,9 @@ static CUresult CUDAAPI record_inside_a_capture(CUevent event, CUstream stream)
     return result;
 }
 
-/* What needs the fence asks the stream first: neither an event that a capture has is asked for, nor does
- * another stream wait for it, which would end the capture, or take that stream into it. */
+/* Before a fence is used, the stream's capture state is queried: an event recorded in a capture is
+ * not queried, and no other stream waits for it, which would end the capture, or draw that stream
+ * into it. */
 static void use_beside_capture(struct flw_domain *donor, bool by_stream)
 {
     CUstream handle = NULL;
@@ -314,7 +314,7 @@ static void check_many_streams_on_a_slab(void)
     assert_int_equal(bed.heap.deferred_count, 1);
     assert_null(bed_take(&bed, domains[0], 1));
 
-    /* All but the last stream may be done as often as they like. */
+    /* All but the last stream may be complete. */
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i + 1 < STREAMS; i++) {
             assert_int_equal(flw_domain_fence(&bed.heap, domains[i]), FALLOW_OK);
@@ -392,12 +392,12 @@ static void check_retired_stream(void)
     atomic_fetch_sub(&bed.heap.stream_count, 1);
     flw_lock_release(&bed.heap.lock);
     assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(handle), CUDA_SUCCESS);
-    bed_put(&bed, retired, late); /* a released capture's, say: given before the last fence */
+    bed_put(&bed, retired, late); /* such as a released capture's: queued before the last fence */
     bed_finish_work(&bed);
     assert_true(flw_heap_poll(&bed.heap));
     assert_non_null(bed_take(&bed, other, UNITS));
     assert_non_null(bed_take(&bed, other, UNITS));
-    assert_null(retired->ops); /* and its place is free */
+    assert_null(retired->ops); /* and its entry is free */
 }
 
 static void what_reaches_a_retired_stream_late_is_covered_by_its_last_fence(void **state)
@@ -424,7 +424,7 @@ static void check_synchronised_record(void)
     assert_int_equal(flw_domain_fence(&bed.heap, domain), FALLOW_OK);
     bed.heap.driver = &bed.sim.cu;
     bed_check(&bed);
-    assert_false(flw_heap_poll(&bed.heap)); /* nothing is left to ask for */
+    assert_false(flw_heap_poll(&bed.heap)); /* nothing is outstanding */
     assert_non_null(bed_take(&bed, domain, UNITS));
 }
 
@@ -437,7 +437,7 @@ static void a_fence_that_a_synchronisation_overtakes_is_not_listed(void **state)
 
 static struct {
     struct flw_domain *domain;
-    struct flw_span *late; /* released when the first synchronisation has seen all it will see */
+    struct flw_span *late; /* released after the first synchronisation's last snapshot */
     pthread_t second;
     sem_t is_first_over;
     atomic_uint calls;
@@ -461,8 +461,7 @@ static CUresult synchronise(void)
     bed_put(&bed, both.domain, both.late);
     assert_int_equal(pthread_create(&both.second, NULL, synchronise_too, NULL), 0);
     for (unsigned i = 0; i < 100 && atomic_load(&both.calls) == 1; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000},
-                  NULL); /* it may get as far as this, too */
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* it may get this far too */
     }
     return result;
 }

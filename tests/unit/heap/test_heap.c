@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the proof that one heap serves every pair of an order domain and a page source: random
- * programs keep its invariants and the ledger, no memory is allocated twice, a limit is a limit,
- * and everything goes back. Does not: go through the public API (test_source.c does).
- */
+ * programs keep its invariants and the ledger, no memory is allocated twice, a limit holds, and
+ * everything is released. Does not: use the public API (test_source.c does). */
 #include "test_heap_bed.h"
 
 #define LIMIT (64 * FLW_MIB)
@@ -195,7 +194,7 @@ static void step(unsigned n)
     }
 }
 
-/* Everything is taken back, complete and returned to the driver while the heap still stands. */
+/* Take back, complete and release everything while the heap still exists. */
 static void give_everything_back(void)
 {
     for (unsigned i = 0; i < LIVE; i++) {
@@ -306,7 +305,7 @@ static void a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one
 {
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
-    (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* one that it shares with */
+    (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* another that shares */
     struct flw_grow_request request = {.domain = domain,
                                        .unit_count = 256,
                                        .align_units = 1,
@@ -362,7 +361,7 @@ static struct flw_span *free_beside_one(struct flw_domain *domain)
                                        .align_units = 1,
                                        .budget_bytes = bed.heap.limit_bytes,
                                        .handle_bytes = 4 * FLW_MIB};
-    (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* one that it shares with */
+    (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* another that shares */
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(flw_heap_grow(&bed.heap, &request, &runs[i]), FALLOW_OK);
     }
@@ -405,7 +404,7 @@ static void a_growth_has_no_more_unmapped_than_it_lacks(void **state)
     assert_true(flw_heap_unmap_for(&bed.heap, &request) == 0); /* enough idles */
     assert_int_equal(flw_heap_grow(&bed.heap, &request, &run), FALLOW_OK);
     assert_true(atomic_load(&bed.heap.reserved_bytes) == reserved);
-    assert_true(run->u.run.left == live); /* the run behind that one was kept for it */
+    assert_true(run->u.run.left == live); /* the run after that one was reserved for it */
     bed_check(&bed);
     bed_put(&bed, domain, run);
     bed_put(&bed, domain, live);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a heap on the simulated device for white-box tests, over any of three page sources, the
- * third of which lives here: pinned host memory. Does not: go through the public API.
- */
+ * third of which is defined here: pinned host memory. Does not: use the public API. */
 #ifndef FLW_TESTS_UNIT_HEAP_BED_H
 #define FLW_TESTS_UNIT_HEAP_BED_H
 
@@ -53,7 +52,7 @@ static const struct flw_source_ops pinned_source = {
 
 /* ---- begin, end */
 
-/* A new world whose work waits for flw_sim_step, and a heap in it. */
+/* Make a new world whose work waits for flw_sim_step, and a heap in it. */
 static inline void bed_begin(struct heap_bed *bed, enum heap_bed_source source,
                              uint64_t limit_bytes)
 {
@@ -143,7 +142,7 @@ static inline fallow_status bed_grow(struct heap_bed *bed, struct flw_domain *do
     return flw_heap_grow(&bed->heap, &request, out_run);
 }
 
-/* A run whatever it takes. */
+/* Take a run, growing if necessary. */
 static inline struct flw_span *bed_obtain(struct heap_bed *bed, struct flw_domain *domain,
                                           uint32_t units)
 {

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that a heap stays right where its surroundings are not the usual ones: host memory ends,
- * the driver's addresses begin anywhere or lie beyond what the tables cover, a handle is as small as a
- * unit.
- */
+ * Owns: the proof that a heap works in unusual surroundings: no host memory, driver addresses at
+ * any offset or outside the tables, handles as small as a unit. */
 #include "test_heap_bed.h"
 
 #define LIMIT (256 * FLW_MIB)
@@ -46,7 +44,7 @@ static CUresult far_give_back(struct flw_source *source, uint64_t address)
     return CUDA_SUCCESS;
 }
 
-/* Address space and handles that nothing stands behind: any granularity will do. */
+/* Address space and handles without memory: any granularity works. */
 static CUresult airy_reserve(struct flw_source *source, uint64_t bytes, uint64_t align_bytes,
                              uint64_t *out_base)
 {
@@ -112,7 +110,7 @@ static const struct flw_source_ops airy_source = {.name = "airy",
                                                   .unmap = airy_stretch,
                                                   .set_access = airy_stretch};
 
-/* A bed whose heap has another source. */
+/* Begin a bed whose heap has another source. */
 static void begin_with(const struct flw_source_ops *source)
 {
     bed_begin(&bed, BED_SEGMENTS, LIMIT);
@@ -176,7 +174,8 @@ static void end_shortage(struct shortage shortage)
     bed.heap.objects.meta.reserved_bytes = shortage.objects;
 }
 
-/* Free runs of 100, 100 and 40 units that begin and end inside handles, live ones between them. */
+/* Make free runs of 100, 100 and 40 units that begin and end inside handles, with live ones in
+ * between. */
 static void fill_with_holes(struct flw_domain *domain, struct flw_span *live[2])
 {
     static const uint32_t units[] = {100, 8, 100, 8, 40};
@@ -227,7 +226,7 @@ static void unmap_all_but_one(struct flw_domain *domain)
                                        .align_units = 1,
                                        .budget_bytes = LIMIT,
                                        .handle_bytes = 4 * FLW_MIB};
-    (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* one that it shares with */
+    (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* another that shares */
     assert_int_equal(flw_heap_grow(&bed.heap, &request, &run), FALLOW_OK);
     bed_put(&bed, bed.heap.domains[FLW_UNOWNED], run);
     atomic_store(&bed.heap.source.unmaps_singly, true);
@@ -242,7 +241,7 @@ static void what_is_not_unmapped_of_a_stretch_stays_as_it_was(void **state)
     assert_true(flw_heap_unmap_idle(&bed.heap, 16 * FLW_MIB, false) == 12 * FLW_MIB);
     bed_check(&bed);
     assert_true(bed.heap.idle_bytes == 12 * FLW_MIB);
-    struct flw_span *rest = bed_take(&bed, domain, 64); /* what was refused */
+    struct flw_span *rest = bed_take(&bed, domain, 64); /* refused before */
     assert_non_null(rest);
     bed_put(&bed, domain, rest);
     bed_end(&bed);
@@ -288,7 +287,7 @@ static void a_segment_without_host_memory_leaves_nothing_behind(void **state)
     bed_end(&bed);
 }
 
-/* A growth that takes the end of a free run on its left, with fewer and fewer headers to cut with. */
+/* A growth that uses the end of a free run on its left, with fewer and fewer headers for cuts. */
 static void a_growth_without_host_memory_is_aligned_or_refused(void **state)
 {
     unsigned refused = 0;
@@ -335,7 +334,8 @@ static void a_segment_at_any_address_serves_no_more_than_it_is(void **state)
                                            .align_units = i % 4 == 3 ? 16 : 1,
                                            .budget_bytes = LIMIT};
         fallow_status status = flw_heap_grow(&bed.heap, &request, &runs[i]);
-        assert_int_equal(status, i == 0 ? FALLOW_OUT_OF_MEMORY : FALLOW_OK); /* it has learned */
+        assert_int_equal(status,
+                         i == 0 ? FALLOW_OUT_OF_MEMORY : FALLOW_OK); /* remembers the refusal */
         if (i == 0) {
             continue;
         }
@@ -362,7 +362,7 @@ static void a_segment_beyond_the_tables_goes_back(void **state)
     begin_with(&far_source);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     far_count = 0;
-    for (unsigned i = 0; i < 2; i++) { /* its end alone, all of it */
+    for (unsigned i = 0; i < 2; i++) { /* its end alone, then all of it */
         assert_int_equal(bed_grow(&bed, domain, 32, &run), FALLOW_OUT_OF_MEMORY);
         assert_true(run == NULL && atomic_load(&bed.heap.reserved_bytes) == 0);
         check_heap();
@@ -482,7 +482,7 @@ static const struct flw_slot *slot_at(uint64_t address)
     return flw_page_map_slot_at(map, flw_page_map_span_at(map, offset), offset);
 }
 
-/* Each block is found where it begins, and no pointer next to that is any block's. */
+/* Check that each block is found at its start, and that neighbouring pointers find none. */
 static void check_found(const struct block *block)
 {
     const struct flw_slot *slot =

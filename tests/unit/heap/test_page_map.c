@@ -41,7 +41,7 @@ static uint64_t allocate(fallow_pool *pool, uint64_t size)
     return (uint64_t)(uintptr_t)ptr;
 }
 
-/* Slab classes and runs, with holes between them. */
+/* Fill with slab classes and runs, with holes between them. */
 static void fill_pools(void)
 {
     for (unsigned i = 0; i < BLOCKS; i++) {
@@ -68,7 +68,7 @@ static uint64_t wild_pointer(void)
     switch (r % 8) {
     case 0: /* inside a live block */
         return bed.live[i] + 1 + (r >> 24) % bed.size[i];
-    case 1: /* inside it, at an address that a smaller class could begin at */
+    case 1: /* inside it, at an address where a smaller class could begin */
         return bed.live[i] + (1 + (r >> 24) % 8) * 256;
     case 2:
         return bed.live[i] ^ (1ull << (r >> 24) % 64);

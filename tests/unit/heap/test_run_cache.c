@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that a cache of runs finds every run it holds, and only by its exact size, that it
- * refuses what it has no room for without a change, and that what it clears reaches another cache of
- * its domain through the depot, or the heap. The first without a heap: spans that nobody else knows.
- */
+ * Owns: the proof that a cache of runs finds every run it holds, only by its exact size, that it
+ * refuses runs without room and without a change, and that cleared runs reach another cache of its
+ * domain through the depot, or the heap. The first part has no heap: its spans belong to the test. */
 #include "support/test.h"
 
 #include <stdbool.h>
@@ -211,7 +210,7 @@ static void what_one_cache_clears_another_of_its_domain_finds(void **state)
     struct flw_span *run = withdraw(&two, 10);
     assert_true(run != NULL && run->u.run.unit_count == 10 && run->u.run.state == FLW_RUN_LIVE);
     bed_put(&two.bed, two.domain, run);
-    assert_true(two.taker->run_bytes == 40 * FLW_UNIT_BYTES); /* the other four came along */
+    assert_true(two.taker->run_bytes == 40 * FLW_UNIT_BYTES); /* the other four were moved too */
     assert_true(two.taker->run_out_bytes == two.taker->run_bytes);
     assert_null(withdraw(&two, 10));
     for (unsigned i = 0; i < 4; i++) {
@@ -225,10 +224,10 @@ static void what_one_cache_clears_another_of_its_domain_finds(void **state)
         give(&two, 100);
     }
     clear(&two);
-    assert_null(withdraw(&two, 50)); /* nobody came for it: free memory by now */
+    assert_null(withdraw(&two, 50)); /* unclaimed: free memory by now */
     uint64_t bytes = 100 * FLW_UNIT_BYTES, most = flw_tcache_run_limit(&two.bed.heap);
     assert_true(most < 3 * bytes);
-    two.taker->run_limit_bytes = 0; /* it has freed nothing */
+    two.taker->run_limit_bytes = 0; /* has freed nothing */
     run = withdraw(&two, 100);
     assert_true(run != NULL && two.taker->run_bytes == most / bytes * bytes);
     bed_put(&two.bed, two.domain, run);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that the index of free runs finds what a plain list would find by its rules, and
- * keeps its own invariants, over random programs.
- */
+ * Owns: the proof that the index of free runs finds the same as a plain list by the same rules,
+ * and keeps its own invariants, over random programs. */
 #include "support/test.h"
 
 #include <stdbool.h>
@@ -121,7 +120,7 @@ static void insert(unsigned i, bool is_crowded)
     bed.next_seq += r % 3 == 0;
     part->unit_count = random_units(is_crowded);
     part->begin_unit = (uint32_t)((r >> 8) % (1u << 20));
-    part->seq = (r >> 40) % 8 == 0 ? bed.next_seq / 2 : bed.next_seq; /* some come late */
+    part->seq = (r >> 40) % 8 == 0 ? bed.next_seq / 2 : bed.next_seq; /* some are inserted late */
     flw_run_index_insert(&bed.index, &bed.spans[i]);
     bed.is_in[i] = true;
 }
@@ -134,7 +133,7 @@ static void resize(unsigned i)
         uint32_t taken = 1 + (uint32_t)(flw_test_random(&bed.seed) % (part->unit_count - 1));
         flw_run_index_resize(&bed.index, &bed.spans[i], part->begin_unit + taken,
                              part->unit_count - taken);
-        assert_true(part->age_prev == before && part->age_next == after); /* it keeps its age */
+        assert_true(part->age_prev == before && part->age_next == after); /* keeps its age */
     }
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that a heap finds what streams have finished with at one question a look: the list of all
- * fences, the list of the streams that owe one, and that the checker sees where either is wrong.
- */
+ * Owns: the proof that a heap finds streams' completed memory with one query each time: the list
+ * of all fences, the list of streams without a fence, and that the checker detects errors in both. */
 #include "heap/order/domain.h"
 #include "heap/order/fence.h"
 #include "heap/space/deferred.h"
@@ -35,7 +34,7 @@ static void close_streams(void)
     bed_end(&bed);
 }
 
-/* Work on the stream, then memory that it has freed. */
+/* Queue work on the stream, then free memory of it. */
 static struct flw_span *leave_run(unsigned i)
 {
     struct flw_span *run = bed_obtain(&bed, domains[i], UNITS);
@@ -95,14 +94,14 @@ static void a_fence_that_is_not_done_hides_no_other(void **state)
         uint64_t before = queries();
         for (unsigned look = 0; look < 2 * STREAMS && seen == NULL; look++) {
             seen = flw_heap_ask_one(&bed.heap, true);
-            assert_int_equal(queries(), before + look + 1); /* however many stand */
+            assert_int_equal(queries(), before + look + 1); /* for any number of fences */
         }
         assert_ptr_equal(seen, domains[done]);
         close_streams();
     }
 }
 
-/* As far as it has been asked: later ones of the stream go on standing. */
+/* Only as far as queried: later fences of the stream stay in the list. */
 static void a_fence_completes_its_own_stream_only_as_far_as_it_covers(void **state)
 {
     open_streams();
@@ -121,7 +120,7 @@ static void a_fence_completes_its_own_stream_only_as_far_as_it_covers(void **sta
     close_streams();
 }
 
-/* What a capture took is void: out of both lists, and its stream owes again. */
+/* A fence in a capture is void: out of both lists, and the stream needs another. */
 static void a_fence_in_a_capture_is_not_asked_for(void **state)
 {
     CUgraph graph = NULL;
@@ -140,7 +139,7 @@ static void a_fence_in_a_capture_is_not_asked_for(void **state)
     assert_null(domains[0]->oldest);
     assert_true(domains[0]->is_owing);
     assert_ptr_equal(bed.heap.standing.oldest, domains[1]->oldest);
-    assert_int_equal(bed.sim.cu.cuStreamEndCapture(streams[0], &graph), 0); /* it goes on */
+    assert_int_equal(bed.sim.cu.cuStreamEndCapture(streams[0], &graph), 0); /* continues */
     assert_non_null(graph);
     assert_int_equal(bed.sim.cu.cuGraphDestroy(graph), 0);
     close_streams();
@@ -148,7 +147,7 @@ static void a_fence_in_a_capture_is_not_asked_for(void **state)
 
 #define FENCES 40
 
-/* How many questions until all are known to be done. */
+/* Return the number of queries until all are complete. */
 static uint64_t questions_of(bool may_leap)
 {
     open_streams();
@@ -181,7 +180,7 @@ static void a_leap_to_a_fence_that_is_not_done_misses_none_that_is(void **state)
         leave_fence(0);
     }
     assert_int_equal(bed.sim.cu.cuStreamSynchronize(streams[0]), 0);
-    leave_fence(0); /* what the leap reaches is under way */
+    leave_fence(0); /* the leap's target is incomplete */
     uint64_t before = queries(), seq = domains[0]->oldest->seq;
     for (unsigned look = 0; look < 3; look++) {
         assert_ptr_equal(flw_heap_ask_one(&bed.heap, true), domains[0]);
@@ -194,7 +193,7 @@ static void a_leap_to_a_fence_that_is_not_done_misses_none_that_is(void **state)
     close_streams();
 }
 
-/* Within a look; another look asks again. */
+/* In one pass; another pass queries again. */
 static void whoever_was_not_done_is_not_asked_twice(void **state)
 {
     open_streams();
@@ -214,7 +213,7 @@ static void whoever_was_not_done_is_not_asked_twice(void **state)
     close_streams();
 }
 
-/* ---- who owes one */
+/* ---- streams without a fence */
 
 static void whoever_has_owed_for_longest_is_recorded_on_first(void **state)
 {
@@ -223,7 +222,7 @@ static void whoever_has_owed_for_longest_is_recorded_on_first(void **state)
     for (unsigned i = 0; i < 4; i++) {
         leave_run(order[i]);
     }
-    leave_run(3); /* which does not put it behind */
+    leave_run(3); /* does not change its place */
     assert_ptr_equal(flw_heap_take_owing(&bed.heap, domains[3]), domains[0]);
     assert_ptr_equal(flw_heap_take_owing(&bed.heap, domains[2]), domains[3]);
     assert_false(domains[3]->is_owing);
@@ -237,7 +236,8 @@ static void whoever_has_owed_for_longest_is_recorded_on_first(void **state)
     close_streams();
 }
 
-/* What only caches hold is counted nowhere: the record is made all the same; not once the stream is retired. */
+/* Memory in caches is not counted: the fence is recorded all the same, unless the stream is
+ * retired. */
 static void what_lies_in_caches_is_owed_too(void **state)
 {
     open_streams();
@@ -263,7 +263,7 @@ static void what_lies_in_caches_is_owed_too(void **state)
     assert_int_equal(atomic_load(&bed.heap.count.events), events + 2);
     bed_finish_work(&bed);
     assert_true(flw_heap_poll(&bed.heap));
-    assert_null(domains[1]->ops); /* its place is free */
+    assert_null(domains[1]->ops); /* its entry is free */
     close_streams();
 }
 
@@ -281,7 +281,7 @@ static void a_refused_record_is_owed_again(void **state)
     close_streams();
 }
 
-/* Nobody records on it any more, whatever comes back to it. */
+/* No fence is recorded on it any more, whatever memory it frees. */
 static void a_lost_stream_owes_nothing(void **state)
 {
     open_streams();
@@ -299,7 +299,7 @@ static void a_lost_stream_owes_nothing(void **state)
     close_streams();
 }
 
-/* ---- who has open uses */
+/* ---- domains with open uses */
 
 static void a_set_of_domains_is_gone_through_in_order(void **state)
 {
@@ -368,7 +368,7 @@ static void the_checker_sees_a_list_that_is_wrong(void **state)
     oldest->behind = middle;
     newest->before = middle;
 
-    domains[1]->oldest = domains[1]->newest = NULL; /* its domain does */
+    domains[1]->oldest = domains[1]->newest = NULL; /* its domain has */
     assert_string_equal(broken(), "a fence stands in one list only");
     domains[1]->oldest = domains[1]->newest = middle;
 
@@ -376,7 +376,7 @@ static void the_checker_sees_a_list_that_is_wrong(void **state)
     assert_string_equal(broken(), "a domain's fences are not those that stand");
     newest->previous = oldest;
 
-    standing->oldest = newest; /* the order in which they were recorded, from behind */
+    standing->oldest = newest; /* the order of recording, from the end */
     newest->before = NULL;
     newest->behind = middle;
     middle->before = newest;

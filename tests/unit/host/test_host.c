@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 #if defined(FLW_TSAN)
-/* Before a fork jemalloc takes all its locks, more at a time than TSan's deadlock detector can hold. */
+/* Before a fork jemalloc takes all its locks, more at a time than TSan's deadlock detector
+ * supports. */
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
@@ -56,7 +57,7 @@ static void a_block_comes_back_only_when_its_copy_is_done(void **state)
         memset(first, 0x5a, sizes[i]);
         host_copy(&bed, first, sizes[i], bed.stream);
         host_free(&bed, first, bed.stream);
-        for (unsigned n = 0; n < 5; n++) { /* though it asks again and again */
+        for (unsigned n = 0; n < 5; n++) { /* even though it queries repeatedly */
             assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
             second = host_alloc(&bed, sizes[i]);
             assert_true(second >= first + sizes[i] || second + sizes[i] <= first);
@@ -164,7 +165,7 @@ static void the_limit_is_kept_and_the_sentence_says_what_to_do(void **state)
     assert_int_equal(fallow_host_alloc(bed.host, 19 * MIB, &block), FALLOW_OUT_OF_PINNED_MEMORY);
     assert_true(host_says(&bed, "15728640 wait for copies"));
     bed.sim.step(UINT64_MAX);
-    block = host_alloc(&bed, 19 * MIB); /* the chunk of 15 MiB went for it */
+    block = host_alloc(&bed, 19 * MIB); /* released the chunk of 15 MiB */
     assert_true(host_stats(&bed).reserved_bytes <= 20 * MIB);
     assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
     block = host_alloc(&bed, 100); /* and that one for this */
@@ -177,7 +178,7 @@ static void at_the_limit_an_allocation_waits_for_copies(void **state)
 {
     struct host_bed bed;
     flw_sim_config world = flw_sim_config_default(5);
-    world.schedule = FLW_SIM_RANDOM; /* work is done while the host asks */
+    world.schedule = FLW_SIM_RANDOM; /* work completes on queries of the host */
     world.check = 1;
     world.backed = 1;
     host_begin_world(&bed, &world);
@@ -372,7 +373,7 @@ static void a_forked_child_has_no_pools(void **state)
         _exit(is_refused ? 7 : 1);
     }
     assert_int_equal(exit_code_of(child), 7);
-    host_free(&bed, block, bed.stream); /* the parent goes on */
+    host_free(&bed, block, bed.stream); /* the parent continues */
     host_check(&bed);
     host_end(&bed);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the tests of libfallow-host share: a checked world, a device pool, a host pool, device
- * memory to copy to.
- */
+ * Owns: the common part of libfallow-host's tests: a checked world, a device pool, a host pool,
+ * device memory as a destination of copies. */
 #ifndef FLW_TESTS_UNIT_TEST_HOST_H
 #define FLW_TESTS_UNIT_TEST_HOST_H
 
@@ -99,7 +98,7 @@ static inline fallow_host_stats host_stats(struct host_bed *bed)
     return stats;
 }
 
-/* The pool's own invariants, and the driver's ledger against its accounts. */
+/* Check the pool's invariants, and its accounts with the driver's ledger. */
 static inline void host_check(struct host_bed *bed)
 {
     char text[256];

@@ -53,7 +53,7 @@ static void the_end_of_another_context_completes_its_work(void **state)
         assert_int_equal(fallow_host_trim(bed.host, SIZE_MAX, UINT64_MAX, NULL), FALLOW_OK);
         assert_int_equal(host_stats(&bed).deferred_bytes, 0);
         host_check(&bed);
-        if (i < 3) { /* a new stream with its handle would be taken for it, and be lost */
+        if (i < 3) { /* a new stream with its handle would be mistaken for it, and be lost */
             host_end(&bed);
             continue;
         }
@@ -72,8 +72,8 @@ static void the_end_of_another_context_completes_its_work(void **state)
     }
 }
 
-/* A stream that nobody retired, gone with its context, and a stream of another context with its handle:
- * a free on it may be meant for either. */
+/* A stream destroyed with its context without a retire, and a stream of another context with its
+ * handle: a free on it may mean either. */
 static void a_handle_that_another_context_has_now_waits_for_that_too(void **state)
 {
     struct host_bed bed;
@@ -121,7 +121,7 @@ static void a_handle_that_another_context_has_now_waits_for_that_too(void **stat
     host_end(&bed);
 }
 
-/* Not enough for an event of its own. */
+/* too little for an event of its own */
 #define SMALL_BYTES (512 * KIB)
 
 struct attempt {
@@ -172,7 +172,7 @@ struct relay {
     sem_t first_is_ready, first_may_go_on, first_is_done, second_may_begin, second_is_done;
     pthread_t first, second;
     fallow_status status;
-    uint64_t deferred_bytes; /* as the second thread sees it */
+    uint64_t deferred_bytes; /* seen by the second thread */
 };
 
 static void CUDA_CB pause_for_first(void *context)
@@ -263,7 +263,7 @@ static void a_new_thread_does_not_answer_for_one_that_has_ended(void **state)
     host_end(bed);
 }
 
-/* Free runs of 33 pages and one of 40 lie in one bin; 38 pages fit into the one only. */
+/* Free runs of 33 pages and one of 40 are in one bin; only the latter has room for 38 pages. */
 static void short_runs_do_not_hide_one_that_fits(void **state)
 {
     enum {

@@ -17,7 +17,7 @@ static void a_retired_stream_may_be_destroyed(void **state)
     host_free(&bed, block, stream);
     assert_int_equal(fallow_host_stream_retire(bed.host, stream), FALLOW_OK);
     assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(stream), 0);
-    host_free(&bed, used, bed.stream); /* its use there is covered by the last event */
+    host_free(&bed, used, bed.stream); /* the last event covers its use there */
     assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
     assert_int_equal(host_stats(&bed).deferred_bytes, 2 * MIB);
     host_check(&bed);
@@ -45,7 +45,7 @@ static void a_lost_stream_is_covered_by_its_context(void **state)
     assert_int_equal(host_stats(&bed).deferred_bytes, 1000);
     block = host_alloc(&bed, 2000);
     assert_int_equal(bed.sim.cu.cuMemcpyHtoDAsync_v2(bed.device + MIB, block, 2000, heir), 0);
-    host_free(&bed, block, heir); /* as a stream of its own */
+    host_free(&bed, block, heir); /* a new stream with the handle */
     host_check(&bed);
     assert_int_equal(fallow_host_trim(bed.host, 0, UINT64_MAX, NULL), FALLOW_OK);
     assert_int_equal(host_stats(&bed).deferred_bytes, 0);
@@ -92,7 +92,7 @@ static void a_stream_of_another_context_is_waited_for(void **state)
     assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
     assert_int_equal(host_stats(&bed).deferred_bytes, 0);
     assert_int_equal(fallow_host_stream_retire(bed.host, foreign), FALLOW_OK);
-    fallow_host_destroy(bed.host); /* its events are of the other context too */
+    fallow_host_destroy(bed.host); /* its events include the other context's */
     assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(context), 0);
     host_end(&bed);
 }
@@ -106,7 +106,7 @@ static void a_capture_is_neither_broken_nor_waited_for(void **state)
     assert_int_equal(bed.sim.cu.cuStreamBeginCapture_v2(bed.stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
                      0);
     void *inside = host_alloc(&bed, 40 * MIB); /* pins, while a capture is open in global mode */
-    host_free(&bed, before, bed.stream);       /* held: an event would go into the graph */
+    host_free(&bed, before, bed.stream);       /* held: an event would become part of the graph */
     host_copy(&bed, inside, 1 * MIB, bed.other);
     host_free(&bed, inside, bed.other);
     assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);

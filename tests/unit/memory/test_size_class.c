@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that the size classes are what memory/size_class.h says, over every size to the
- * largest class. Does not: measure a pool's waste (property.waste_bound does).
- */
+ * Owns: the proof of the size classes as documented in memory/size_class.h, over every size to the
+ * largest class. Does not: measure a pool's waste (property.waste_bound does). */
 #include "support/test.h"
 
 #include "memory/size_class.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that page sources are driver calls and nothing else, and that the whole pool
- * works through its public API on a device without virtual memory management: allocated, returned,
- * trimmed, and nothing kept. Does not: test the heap over them (test_heap.c does).
- */
+ * Owns: the proof that page sources consist of driver calls only, and that a whole pool works
+ * through its public API on a device without virtual memory management: allocated, freed, trimmed,
+ * and nothing kept.
+ * Does not: test the heap over them (test_heap.c does). */
 #include "support/test.h"
 
 #include <stdatomic.h>
@@ -79,7 +79,7 @@ enum {
     ROW = 8
 };
 
-/* A reservation with ROW handles of one grain in it. */
+/* Reserve addresses with ROW handles of one grain mapped. */
 static uint64_t map_row(struct flw_source *source, uint64_t handles[ROW])
 {
     uint64_t base = 0, bytes = source->granularity_bytes;
@@ -254,7 +254,8 @@ static void the_limit_holds_without_vmm_too(void **state)
         count++;
         assert_true(flw_sim_read_ledger(&sim).given_bytes <= config.limit_bytes);
     }
-    assert_true(count >= 16 && count <= 21); /* at least three quarters of it could be used */
+    assert_true(count >= 16 && count <= 21); /* at least three quarters of the memory was
+                                                 usable */
     assert_null(ptrs[count]);
     for (unsigned i = 0; i < count; i++) {
         assert_int_equal(fallow_free(pool, ptrs[i], NULL), FALLOW_OK);
@@ -263,7 +264,7 @@ static void the_limit_holds_without_vmm_too(void **state)
     assert_true(flw_sim_read_ledger(&sim).given_bytes == 0);
 }
 
-/* With handles: never the handle of another block. Without: a segment of its own. */
+/* With handles: never another block's handle. Without: a segment of its own. */
 static void dedicated_blocks_share_nothing(bool without_vmm)
 {
     begin_world(without_vmm);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: every public call of plugin.h beside another thread's capture (see test_beside_pool.c), the first of
- * a device among them. Default pools are the process's own.
- */
+ * Owns: every public call of plugin.h beside another thread's capture (see test_beside_pool.c),
+ * including the first call of a device. Default pools belong to the process. */
 #include "unit/pool/test_beside.h"
 
 #include "fallow/plugin.h"
 
 static const fallow_mempool_id first_id = {1, 0}, second_id = {2, 0};
 
-/* A tensor comes and goes. */
+/* Allocate and free a tensor. */
 static void try_tensor(struct bed *bed, int device, CUstream stream)
 {
     void *tensor = NULL;
@@ -30,7 +29,7 @@ static CUstream make_stream_abroad(struct bed *bed)
     return stream;
 }
 
-/* Nothing is made of a device yet but, on the first one, what tells the pool of the known stream. */
+/* Begin without a pool, except on the first device, where the pool must have seen the stream. */
 static void begin_plugin(struct bed *bed, enum flw_beside_place place)
 {
     fallow_pool_config config;

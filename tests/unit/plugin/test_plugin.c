@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what plugin.h promises, called as the frameworks call it, under the rule checker. The default
- * pools are the process's, so all cases share one world of two devices of 1 GiB. Does not: graph memory
- * (test_plugin_graphs.c).
- */
+ * Owns: the promises of plugin.h, called as by the frameworks, under the rule checker. Default
+ * pools belong to the process, so all cases share one world of two devices of 1 GiB. Does not:
+ * graph memory (test_plugin_graphs.c). */
 #include "unit/plugin/test_plugin.h"
 
 #include <dlfcn.h>
@@ -125,7 +124,7 @@ static void what_the_other_pool_holds_is_given_up_for_a_request(void **state)
 static void a_recorded_use_keeps_the_block(void **state)
 {
     void *ptr = fallow_torch_alloc(5000, 0, stream);
-    assert_int_equal(sim.cu.cuStreamSynchronize(stream), 0); /* it has worked there before */
+    assert_int_equal(sim.cu.cuStreamSynchronize(stream), 0); /* its work there is done */
     use(ptr, 5000, other);
     fallow_torch_record_stream(ptr, other);
     fallow_torch_record_stream((char *)ptr + 100, other); /* a view */
@@ -152,7 +151,7 @@ static void reset_gives_idle_memory_back(void **state)
 {
     give(take(64 * MIB, stream), 64 * MIB, stream);
     assert_true(flw_sim_read_ledger(&sim).given_bytes >= 64 * MIB);
-    fallow_torch_reset(); /* a held device completes nothing that is only asked for */
+    fallow_torch_reset(); /* a held device completes nothing on a query */
     assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
     fallow_torch_reset();
     assert_int_equal(flw_sim_read_ledger(&sim).given_bytes, 0);
@@ -186,7 +185,7 @@ static void no_block_comes_again_before_the_context_is_done_with_it(void **state
     fallow_cupy_free(NULL, NULL, 0);
     assert_null(fallow_cupy_malloc(NULL, 0, 0));
     fallow_stats stats = stats_of(0, FALLOW_PLUGIN_CONTEXT);
-    assert_true(stats.grow_count < 400); /* it is reused */
+    assert_true(stats.grow_count < 400); /* the memory is reused */
     assert_int_equal(flw_sim_print_violations(&sim), 0);
 }
 
@@ -229,8 +228,9 @@ static void order_streams(CUstream before, CUstream after)
     assert_int_equal(sim.cu.cuEventDestroy_v2(event), 0);
 }
 
-/* Allocate blocks of up to 32 MiB, in all far beyond the limit. No other stream waits for the stream of a block's last
- * use. A torch pair that frees its own block passes that stream; every other free cannot. */
+/* Allocate blocks of up to 32 MiB, in all far beyond the limit. No other stream waits for the
+ * stream of a block's last use. A torch pair that frees its own block passes that stream; every
+ * other free cannot. */
 static void every_pair_takes_back_the_blocks_of_every_other(void **state)
 {
     uint64_t seed = 3;
@@ -380,7 +380,7 @@ static void after_a_lost_context_there_is_a_new_pool(void **state)
     hold_stderr();
     fallow_torch_free(old, 5000, 1, NULL);
     text = release_stderr();
-    assert_string_equal(text, ""); /* its memory went with the context */
+    assert_string_equal(text, ""); /* its memory was released with the context */
     fallow_torch_free(ptr, 200 * (ssize_t)MIB, 1, NULL);
 }
 
@@ -435,7 +435,7 @@ static void run_through_everything(void)
     fallow_torch_release_pool(1, graph_id);
 }
 
-/* By an answer that says no more than that the call has failed: pools stay, with what they hold. */
+/* Fail each call with an error that concerns only the call: pools stay, with their memory. */
 static void fail_each_call(CUresult error)
 {
     fallow_pool *pool = pool_of(1, FALLOW_PLUGIN_STREAM);
@@ -473,7 +473,7 @@ static void any_driver_call_may_fail_once(void **state)
     assert_int_equal(sim.cu.cuCtxPushCurrent_v2(context), 0);
     assert_int_equal(sim.cu.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), 0);
     run_through_everything();
-    /* One of a context that was reset before is found out by what it has to ask for. */
+    /* A pool of a context that was reset is detected by a query. */
     fallow_cupy_free(NULL, fallow_cupy_malloc(NULL, 3 * MIB, 1), 1);
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
         fail_each_call(errors[i]);

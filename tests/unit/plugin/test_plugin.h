@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the tests of plugin.h share: a world of two devices, what is written to stderr, short ways
- * to its calls. Pools are the process's own, so a program has one world.
- */
+ * Owns: the common part of plugin.h's tests: a world of two devices, captured stderr, helpers for
+ * its calls. Pools belong to the process, so a program has one world. */
 #ifndef FLW_TESTS_UNIT_TEST_PLUGIN_H
 #define FLW_TESTS_UNIT_TEST_PLUGIN_H
 
@@ -22,7 +21,7 @@ static struct flw_sim sim;
 static CUcontext home;         /* of device 0, current */
 static CUstream stream, other; /* of device 0 */
 
-/* ---- what is written to stderr */
+/* ---- output on stderr */
 
 static int real_stderr = -1, held_stderr = -1;
 
@@ -35,7 +34,7 @@ static inline void hold_stderr(void)
     assert_int_equal(dup2(held_stderr, STDERR_FILENO), STDERR_FILENO);
 }
 
-/* What was written since hold_stderr. */
+/* Return the output since hold_stderr. */
 static inline const char *release_stderr(void)
 {
     static char text[8192];
@@ -131,7 +130,7 @@ static inline int begin_world(void **state)
                : 0;
 }
 
-/* For leak checkers: the library keeps them. */
+/* For leak checkers, because the library keeps its pools. */
 static inline void destroy_pools(void)
 {
     for (int device = 0; device < 4; device++) {

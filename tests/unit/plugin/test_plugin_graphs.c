@@ -40,11 +40,11 @@ static void graphs_of_one_id_share_their_memory(void **state)
     assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes > 0);
     give(kept, 5000, stream);
     void *output =
-        take(5000, other); /* as a graph's last launch, on a stream that its capture was not */
+        take(5000, other); /* like a graph's last launch, on a stream outside its capture */
     assert_int_equal(sim.cu.cuStreamQuery(other), CUDA_ERROR_NOT_READY);
     fallow_torch_release_pool(0, shared_id);
     assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
-    assert_int_equal(sim.cu.cuStreamQuery(other), 0); /* it was waited for */
+    assert_int_equal(sim.cu.cuStreamQuery(other), 0); /* waited for */
     give(output, 5000, other);
 }
 
@@ -350,7 +350,7 @@ static void a_begin_without_an_end_leaves_nothing_behind(void **state)
     assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
     fallow_torch_reset();
     assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).reserved_bytes <
-                32 * MIB); /* the reset trimmed it */
+                32 * MIB); /* trimmed by the reset */
     begin_without_end(third_id);
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim); /* the same stream again */
     begin_capture(stream);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what FALLOW_PLUGIN may say.
- */
+ * Owns: tests of the settings in FALLOW_PLUGIN. */
 #include "support/test.h"
 
 #include <unistd.h>

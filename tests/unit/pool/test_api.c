@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the promises of the public calls, one by one: statuses, misuse, what a hit costs, requests,
- * limits, reports. test_api_life.c has a pool's beginning and end, test_api_capture.c the captures.
- */
+ * Owns: tests of the public calls, one by one: statuses, misuse, the cost of a hit, requests,
+ * limits, reports. test_api_life.c has a pool's beginning and end, test_api_capture.c the
+ * captures. */
 #include "unit/pool/test_api.h"
 #include "support/trim.h"
 
@@ -83,7 +83,7 @@ static void errno_survives_a_miss_and_a_failure(void **state)
     api_end(&api);
 }
 
-/* A step as a program repeats it: many sizes, all returned. */
+/* Play a step as a program repeats it: many sizes, all freed. */
 static void play_step(struct api *api, CUstream stream)
 {
     void *ptrs[40];
@@ -165,7 +165,7 @@ static void reuse_policies_forbid_what_they_name(void **state)
     }
 }
 
-/* All that was freed so far is known complete; nothing is released. */
+/* Complete all freed memory and let the pool notice, without a release. */
 static void complete_everything(struct api *api)
 {
     assert_int_equal(fallow_pool_trim(api->pool, SIZE_MAX, 0, NULL), FALLOW_OK); /* fences */
@@ -175,8 +175,8 @@ static void complete_everything(struct api *api)
 
 #define OWNED 40
 
-/* One stream frees blocks, every `mix`-th on a second one; when all is complete a third asks for as
- * many. How many addresses of the first two it gets. */
+/* Let one stream free blocks, every `mix`-th on a second one; when all are complete a third
+ * allocates as many. Return the number of addresses it gets from the first two. */
 static unsigned reused_by_another(fallow_reuse_policy policy, size_t bytes, size_t mix,
                                   bool retires)
 {
@@ -189,7 +189,7 @@ static unsigned reused_by_another(fallow_reuse_policy policy, size_t bytes, size
     fallow_pool_config config = api_config(&api);
     config.reuse_policy = policy;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    /* After a peak like this the pool grows rather than move what it has. */
+    /* After a peak like this the pool grows instead of moving memory. */
     void *peak = api_alloc(&api, 400 * MIB, third);
     assert_int_equal(fallow_free(api.pool, peak, third), FALLOW_OK);
     complete_everything(&api);
@@ -199,7 +199,7 @@ static unsigned reused_by_another(fallow_reuse_policy policy, size_t bytes, size
         owned[i] = api_alloc(&api, bytes, api.stream);
         api_use(&api, owned[i], bytes, api.stream);
     }
-    api.sim.step(UINT64_MAX); /* so that the second stream comes after the first */
+    api.sim.step(UINT64_MAX); /* so that the second stream's work follows the first's */
     for (size_t i = 0; i < OWNED; i++) {
         CUstream freeing = i % mix == mix - 1 ? api.other : api.stream;
         assert_int_equal(fallow_free(api.pool, owned[i], freeing), FALLOW_OK);
@@ -308,7 +308,7 @@ static void trim_of_an_idle_pool_leaves_nothing(void **state)
 {
     struct api api;
     flw_sim_config world =
-        flw_sim_config_default(5); /* random: the fences that trim records come */
+        flw_sim_config_default(5); /* random: the fences that trim records complete */
     world.check = 1;
     api_begin(&api, &world);
     api.pool = api_create(&api);
@@ -347,7 +347,7 @@ static void a_request_carries_its_tag_and_wishes(void **state)
     assert_int_equal(info.stream_id, id);
     assert_true(info.handle != 0 && info.handle_bytes != 0);
     assert_true(info.handle_offset < info.handle_bytes);
-    request.flags = FALLOW_REQUEST_EXPORT_FD; /* the pool was not made for it */
+    request.flags = FALLOW_REQUEST_EXPORT_FD; /* the pool was not created for exports */
     void *none = &api;
     assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, &none),
                      FALLOW_NOT_SUPPORTED);
@@ -417,7 +417,7 @@ static void a_stream_destroyed_without_retire_is_noticed_where_streams_may_die(v
     assert_int_equal(fallow_alloc(api.pool, 5000, old, &ptr), FALLOW_INVALID_STREAM);
     assert_null(ptr);
     assert_int_equal(api.sim.cu.cuStreamCreate(&api.stream, CU_STREAM_NON_BLOCKING), 0);
-    assert_ptr_equal(api.stream, old); /* the simulated driver hands it out again at once */
+    assert_ptr_equal(api.stream, old); /* the simulated driver reuses the handle at once */
     ptr = api_alloc(&api, 5000, api.stream);
     api_use(&api, ptr, 5000, api.stream); /* the checker would see the old stream's write */
     assert_int_equal(api_stats(&api).lost_streams, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the tests of the public calls share: a fresh simulated world, one pool, two streams.
- */
+ * Owns: the common part of the tests of public calls: a fresh simulated world, one pool, two
+ * streams. */
 #ifndef FLW_TESTS_UNIT_TEST_API_H
 #define FLW_TESTS_UNIT_TEST_API_H
 
@@ -76,7 +76,7 @@ static inline void api_begin_with_pool(struct api *api)
     api->pool = api_create(api);
 }
 
-/* An allocation by a thread that the pool has not seen, which believes no handle: what it answered. */
+/* Allocate in a new thread, which trusts no stream handle; return the block. */
 static inline void *api_elsewhere_thread(void *argument)
 {
     struct api_elsewhere *call = argument;
@@ -140,7 +140,7 @@ static inline void *api_must_alloc(struct api *api, size_t size, uint32_t tag, u
     return ptr;
 }
 
-/* The driver's capture alone; the pool is told by the test, or not. */
+/* Begin a capture in the driver only; the test may announce it to the pool. */
 static inline void api_begin_capturing(struct api *api, CUstream stream)
 {
     assert_int_equal(api->sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what libraries that register, export or keep memory ask of a block's address, on both page
- * sources.
+ * Owns: the queries of libraries that register, export or keep memory, for a block's address, with
+ * both page sources.
  *
- * NCCL      cuMemGetAddressRange for what to register; cuMemRetainAllocationHandle and the export of the
- *           handle between processes; where the memory has legacy IPC, cuIpcGetMemHandle instead.
+ * NCCL      cuMemGetAddressRange for the range to register; cuMemRetainAllocationHandle and the export of the
+ *           handle between processes; with legacy IPC, cuIpcGetMemHandle instead.
  * UCX,      cuPointerGetAttributes (kind, managed, device, context, legacy IPC, handle types), the address
- * NIXL      range, then a dma-buf of it for the adapter; by the range they keep what they have registered.
- * gdrcopy   the pages of a range, through a kernel module, which takes memory of cuMemAlloc and handles
- *           made with gpuDirectRDMACapable.
- */
+ * NIXL      range, then a dma-buf of it for the adapter; they cache registrations by range.
+ * gdrcopy   the pages of a range, through a kernel module, which accepts memory of cuMemAlloc and handles
+ *           made with gpuDirectRDMACapable. */
 #include "unit/pool/test_api.h"
 
 #include <unistd.h>
@@ -49,7 +48,7 @@ static void find_entry(struct api *api, const char *name, void *function)
     memcpy(function, &entry, sizeof entry);
 }
 
-/* The whole allocation by descriptor, as NCCL and UCX pass it to a neighbour. */
+/* Export the whole allocation by descriptor, as NCCL and UCX do for a neighbour. */
 static bool exports_descriptor(struct api *api, void *ptr)
 {
     CUmemGenericAllocationHandle handle = 0;
@@ -93,7 +92,7 @@ static struct answers ask_as_libraries_do(struct api *api, void *ptr, size_t byt
                      CUDA_SUCCESS);
     assert_int_equal(get_attributes(sizeof wanted / sizeof *wanted, wanted, to, at), CUDA_SUCCESS);
     answers.gives_ipc_handle = get_ipc_handle(&ipc, at) == CUDA_SUCCESS;
-    CUdeviceptr page = at & ~4095ull, end = (at + bytes + 4095) & ~4095ull; /* as UCX widens it */
+    CUdeviceptr page = at & ~4095ull, end = (at + bytes + 4095) & ~4095ull; /* widened as in UCX */
     answers.gives_dma_buf =
         get_range_handle(&file, page, end - page, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) ==
         CUDA_SUCCESS;
@@ -104,7 +103,7 @@ static struct answers ask_as_libraries_do(struct api *api, void *ptr, size_t byt
     return answers;
 }
 
-/* What holds on either source. */
+/* Check the results common to both sources. */
 static void expect_usual(const struct answers *answers, const void *ptr)
 {
     assert_int_equal(answers->kind, CU_MEMORYTYPE_DEVICE);
@@ -202,7 +201,7 @@ static void what_libraries_ask_of_handles_is_answered(void **state)
         void *ptr = api_alloc(&api, sizes[i], api.stream);
         struct answers answers = ask_as_libraries_do(&api, ptr, sizes[i]);
         expect_usual(&answers, ptr);
-        /* vLLM, UCX and NCCL look here before they try; an exporter has descriptors in its place. */
+        /* vLLM, UCX and NCCL query this first; an exporter has descriptors instead. */
         assert_true(!answers.has_legacy_ipc && !answers.gives_ipc_handle);
         assert_true(answers.handle_types ==
                     (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC));
@@ -244,7 +243,7 @@ static bool lies_in_one_handle(struct api *api, const void *ptr, size_t bytes)
     return at >= base && at + bytes <= base + range;
 }
 
-/* All of one, and nothing else in it. */
+/* True if the block is all of one handle. */
 static bool has_its_handle(struct api *api, const void *ptr, size_t bytes)
 {
     CUdeviceptr base = 0, at = (CUdeviceptr)(uintptr_t)ptr;
@@ -275,14 +274,13 @@ static uint64_t creates(struct api *api)
     return api->sim.call_count("cuMemCreate");
 }
 
-/* Each block has what libraries see of it, and its handle is allocated again at once. */
+/* Libraries see each block whole, and its handle is reused at once. */
 static void large_blocks_are_seen_whole_in_automatic_mode(void **state)
 {
     struct api api;
     static const size_t sizes[] = {ONE_HANDLE, ONE_HANDLE + 5, 3 * ONE_HANDLE + 7 * MIB};
     begin_with(&api, 0, 0);
-    void *small =
-        api_alloc(&api, 300 * MIB, api.stream); /* whose rest, and room, is there before */
+    void *small = api_alloc(&api, 300 * MIB, api.stream); /* whose rest and room exist already */
     give(&api, api_alloc(&api, 700 * MIB, api.stream));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *ptr = api_alloc(&api, sizes[i], api.stream);
@@ -300,13 +298,12 @@ static void large_blocks_are_seen_whole_in_automatic_mode(void **state)
     api_end(&api);
     begin_with(&api, FALLOW_ONE_HANDLE_NONE, 0);
     void *ptr = api_alloc(&api, 2 * ONE_HANDLE, api.stream);
-    assert_false(lies_in_one_handle(&api, ptr, 2 * ONE_HANDLE)); /* else the test says nothing */
+    assert_false(lies_in_one_handle(&api, ptr, 2 * ONE_HANDLE)); /* else the test proves nothing */
     give(&api, ptr);
     api_end(&api);
 }
 
-/* What is wanted in parts is made anew: nothing smaller is ever given out of a large block's
- * handle. */
+/* Smaller requests get new memory: no small block is ever cut from a large block's handle. */
 static void a_large_handle_serves_nothing_else(void **state)
 {
     struct api api;
@@ -320,7 +317,7 @@ static void a_large_handle_serves_nothing_else(void **state)
     }
     /* Its memory was released for them: the pool may hold 1.15 of its peak and 16 MiB, not both. */
     assert_true(api_stats(&api).reserved_bytes <= 752 * MIB);
-    for (unsigned i = 0; i < 32; i += 2) { /* half of it, in pieces that nothing large fits into */
+    for (unsigned i = 0; i < 32; i += 2) { /* half of it, in pieces too small for a large block */
         give(&api, smalls[i]);
     }
     large = api_alloc(&api, 200 * MIB, api.stream);
@@ -334,7 +331,7 @@ static void a_large_handle_serves_nothing_else(void **state)
     api_end(&api);
 }
 
-/* One GiB and something else take turns within a peak that has room for one of them. */
+/* Allocate one GiB and another block alternately, within a peak with room for one of them. */
 static void take_turns(struct api *api, unsigned turns)
 {
     for (unsigned i = 0; i < turns; i++) {
@@ -356,7 +353,7 @@ static void where_large_blocks_come_and_go_only_larger_ones_have_a_handle(void *
     give(&api, ptr);
     give(&api, larger);
     assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
-    ptr = api_alloc(&api, ONE_HANDLE, api.stream); /* after a trim it begins anew */
+    ptr = api_alloc(&api, ONE_HANDLE, api.stream); /* a trim resets it */
     assert_true(has_its_handle(&api, ptr, ONE_HANDLE));
     give(&api, ptr);
     api_end(&api);
@@ -368,7 +365,7 @@ static void where_large_blocks_come_and_go_only_larger_ones_have_a_handle(void *
     api_end(&api);
 }
 
-/* What has a handle from before that serves its size still. */
+/* An existing handle still serves its size. */
 static void a_large_handle_outlives_the_size_from_which_they_are_made(void **state)
 {
     struct api api;
@@ -395,8 +392,8 @@ static void a_large_handle_outlives_the_size_from_which_they_are_made(void **sta
     api_end(&api);
 }
 
-/* A growth asks three times, ever more freely; the fourth time for small handles. Who named a size does not
- * get those. */
+/* A growth requests memory three times, with fewer requirements each time; the fourth time with
+ * small handles, unless the program set a size. */
 static void without_memory_for_a_large_handle_small_ones_serve(void **state)
 {
     struct api api;
@@ -438,7 +435,7 @@ static void large_blocks_sleep_and_are_exported(void **state)
     assert_int_equal(close(share.descriptor), 0);
     give(&api, kept);
     assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
-    assert_int_equal(api_stats(&api).exported_bytes, 0); /* it went: never allocated again */
+    assert_int_equal(api_stats(&api).exported_bytes, 0); /* released: never allocated again */
     api_end(&api);
 }
 
@@ -466,7 +463,8 @@ static void large_blocks_change_hands(void **state)
 
 #define BLOCKS 24
 
-/* Blocks of up to 400 MiB come and go; how many of those from `least` bytes on do not lie in one handle. */
+/* Allocate and free blocks of up to 400 MiB; return how many of those from `least` bytes on are
+ * not in one handle. */
 static unsigned churn(struct api *api, size_t least)
 {
     void *ptrs[BLOCKS] = {0};
@@ -499,7 +497,7 @@ static void from_one_handle_bytes_on_a_block_lies_in_one_handle(void **state)
         assert_int_equal(churn(&api, 2 * MIB), 0);
         api_end(&api);
         begin_with(&api, FALLOW_ONE_HANDLE_NONE, limits[i]);
-        assert_true(churn(&api, 2 * MIB) > 0); /* else the test says nothing */
+        assert_true(churn(&api, 2 * MIB) > 0); /* else the test proves nothing */
         api_end(&api);
     }
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the public header promises about captures, one by one.
- */
+ * Owns: the public header's promises about captures, one by one. */
 #include "support/trim.h"
 #include "unit/pool/test_api.h"
 
@@ -22,15 +21,16 @@ static void an_unannounced_capture_is_refused_and_survives(void **state)
     api_end(&api);
 }
 
-/* Two streams freed memory that the device still uses, the first 20 MiB, the second 12, which no fence covers
- * yet; then the first is captured, and nobody is told. */
+/* Two streams free memory still in use by the device, the first 20 MiB, the second 12, without a
+ * fence yet; then a capture of the first begins, unannounced. */
 static void begin_with_one_captured(struct api *api, flw_sim_schedule schedule)
 {
     flw_sim_config world = flw_sim_config_default(7);
     world.schedule = schedule;
     api_begin(api, &world);
     fallow_pool_config config = api_config(api);
-    config.reuse_policy = FALLOW_REUSE_COMPLETED; /* what another stream freed is waited for */
+    config.reuse_policy = FALLOW_REUSE_COMPLETED; /* another stream's free memory requires a
+                                                      wait */
     config.limit_bytes = 34 * MIB;
     assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
     void *first = api_alloc(api, 20 * MIB, api->stream);
@@ -44,7 +44,7 @@ static void begin_with_one_captured(struct api *api, flw_sim_schedule schedule)
     api_begin_capturing(api, api->stream);
 }
 
-/* What was freed on a captured stream comes back after the capture; what others freed, while it goes on. */
+/* Memory freed on a captured stream returns after the capture; other memory during it. */
 static void a_trim_waits_for_the_streams_that_are_not_captured(void **state)
 {
     struct api api;
@@ -62,7 +62,7 @@ static void an_allocation_waits_for_the_streams_that_are_not_captured(void **sta
 {
     struct api api;
     CUstream third = NULL;
-    begin_with_one_captured(&api, FLW_SIM_HELD); /* only a wait without end ends it */
+    begin_with_one_captured(&api, FLW_SIM_HELD); /* only an unlimited wait completes it */
     assert_int_equal(api.sim.cu.cuStreamCreate(&third, CU_STREAM_NON_BLOCKING), 0);
     void *ptr = api_alloc(&api, 14 * MIB, third);
     api_drop_captured(&api, api.stream);
@@ -136,7 +136,7 @@ static void ordinary_memory_freed_inside_a_capture_waits_for_its_end(void **stat
     api_drop_captured(&api, api.stream);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
-    api_end(&api); /* 64 blocks are still allocated: destroy takes them back */
+    api_end(&api); /* 64 blocks are still allocated: destroy releases them */
 }
 
 static void a_joined_stream_is_served_from_the_capture(void **state)
@@ -226,8 +226,8 @@ static void a_pool_may_be_destroyed_with_a_capture_open(void **state)
     api_end(&api);
 }
 
-/* A block crosses from one stream of a capture to another, which frees it, or uses it while the
- * first one does. The checker sees to it that nobody gets it whom nothing orders after that. */
+/* Pass a block from one stream of a capture to another, which frees it, or uses it while the first
+ * one frees it. The checker verifies that only streams ordered after that reuse it. */
 static void cross_streams(size_t bytes, bool announces)
 {
     struct api api;
@@ -288,7 +288,7 @@ static void a_captured_block_with_announced_uses_waits_for_release(void **state)
     cross_streams(3 * MIB, true);
 }
 
-/* A block that outlives its capture is an ordinary one, and what is said of it counts. */
+/* A block that outlives its capture is an ordinary one, with announced uses. */
 static void outlive(size_t bytes, bool announces, bool is_captured_again)
 {
     struct api api;
@@ -338,7 +338,7 @@ static void a_block_that_outlives_its_capture_is_parked_by_the_next(void **state
 
 #define FILLERS 64
 
-/* What happens inside an allocation: another thread ends and releases the capture that it is for. */
+/* Called inside an allocation: another thread ends and releases its capture. */
 struct midway {
     struct api *api;
     fallow_capture *capture;
@@ -421,7 +421,7 @@ static void end_inside_an_allocation(size_t bytes, bool takes_place)
     assert_int_equal(fallow_free(api.pool, next, midway.third), FALLOW_OK);
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
     assert_int_equal(api_stats(&api).captured_bytes, 0);
-    /* Nothing of the capture is left behind: all of it can be had again, and released. */
+    /* All memory of the capture can be allocated and released. */
     assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     api.sim.step(UINT64_MAX);
     assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
@@ -458,7 +458,7 @@ static void a_pool_is_destroyed_beside_another_pools_capture(void **state)
     api_end(&api);
 }
 
-/* ---- the stream dies while its last work is running */
+/* ---- the stream ends while its last work is running */
 
 static void begin_where_streams_may_die(struct api *api)
 {
@@ -480,8 +480,8 @@ static void let_die(struct api *api, CUstream *stream)
     assert_int_equal(api_stats(api).lost_streams, 1);
 }
 
-/* Check that no stream gets memory in use by the dead stream's work, and that the memory is released once it
- * completes. */
+/* Check that no stream gets memory in use by the ended stream's work, and that the memory is
+ * released once it completes. */
 static void expect_not_given_away(struct api *api, size_t bytes)
 {
     CUstream streams[] = {api->stream, api->other};

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: that a pool serves whichever context is current in the calling thread: none, another, one that an
- * error broke, one that another thread has destroyed; and a driver that wants one for what cuda.h says
- * needs none.
- */
+ * Owns: pools with any current context in the calling thread: none, another, one broken by an
+ * error, one destroyed by another thread; and drivers that require a context for calls that need
+ * none in cuda.h. */
 #include "unit/pool/test_api.h"
 
 #include <unistd.h>
@@ -164,8 +163,8 @@ static const struct kind kinds[] = {
     {FALLOW_PAGES_AUTOMATIC, FALLOW_ORDER_STREAM, FALLOW_REUSE_WAIT, FALLOW_CHECK_LEAKS, false},
     {FALLOW_PAGES_AUTOMATIC, FALLOW_ORDER_STREAM, FALLOW_REUSE_WAIT, 0, true}};
 
-/* Created and used with the pool's context current first, then with `current`, which the pool leaves as it
- * is. */
+/* Create and use a pool with its own context current first, then with `current`, which the pool
+ * must not change. */
 static void live_with(enum current current, const struct kind *kind, bool wants_context)
 {
     struct api api;
@@ -223,7 +222,7 @@ static void a_driver_that_wants_a_context_for_every_call_gets_it(void **state)
     live_with_all(true);
 }
 
-/* The frame itself, where the thread's capture mode is its current context's. */
+/* Test the frame itself, with a thread whose capture mode belongs to its current context. */
 static void what_the_current_context_died_of_is_no_answer_about_the_mode(void **state)
 {
     static const CUresult answers[] = {CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED,
@@ -232,8 +231,7 @@ static void what_the_current_context_died_of_is_no_answer_about_the_mode(void **
         struct api api;
         CUcontext other = NULL, current = NULL;
         api_begin_with_pool(&api);
-        (void)api_alloc(&api, 5 * MIB,
-                        api.stream); /* what follows is a growth alone: its mode is all it needs */
+        (void)api_alloc(&api, 5 * MIB, api.stream); /* a growth only: needs nothing but the mode */
         assert_int_equal(api.sim.cu.cuCtxCreate_v2(&other, 0, 0), 0);
         assert_true((api.sim.fail)("cuThreadExchangeStreamCaptureMode", 1, (int)answers[i], 0));
         (void)api_alloc(&api, 90 * MIB, api.stream);
@@ -244,7 +242,8 @@ static void what_the_current_context_died_of_is_no_answer_about_the_mode(void **
     }
 }
 
-/* A stream of the other context announced a use, or asks for memory; then that context breaks, or ends. */
+/* A stream of the other context announces a use, or allocates; then that context
+ * breaks, or ends. */
 static void the_end_of_a_users_context_is_not_the_pools(void **state)
 {
     for (unsigned n = 0; n < 8; n++) {

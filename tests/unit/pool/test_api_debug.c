@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the debug checks: each finds its planted fault, none speaks without one, and what a pool
- * with checks promises otherwise stays true.
- */
+ * Owns: the debug checks: each finds its planted fault and reports nothing without one, and a pool
+ * with checks keeps its other promises. */
 #include "unit/pool/test_api.h"
 
 #include <pthread.h>
@@ -12,7 +11,7 @@
 #define ALL_CHECKS \
     (FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE | FALLOW_CHECK_LEAKS)
 
-/* A world as usual whose memory has contents. */
+/* Begin the usual world, with contents. */
 static void begin_backed(struct api *api)
 {
     flw_sim_config world = flw_sim_config_default(7);
@@ -178,7 +177,8 @@ static void a_free_on_another_stream_is_checked_too(void **state)
         if (planted) {
             write_byte(&api, ptr + 1000, api.stream);
         }
-        assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK); /* never used on it */
+        assert_int_equal(fallow_free(api.pool, ptr, api.other),
+                         FALLOW_OK); /* never used on this stream */
         assert_int_equal(damages(&api), planted);
     }
     api_end(&api);
@@ -209,7 +209,9 @@ static void a_write_after_the_free_is_found_when_quarantine_ends(void **state)
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
     write_byte(&api, ptr + 40, api.stream);
     assert_int_equal(damages(&api), 0);
-    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK); /* it has to leave */
+    assert_int_equal(fallow_stream_retire(api.pool, api.stream),
+                     FALLOW_OK); /* the block has to leave
+                                                                                 quarantine */
     assert_int_equal(damages(&api), 1);
     assert_non_null(strstr(api.log, "write after free"));
     assert_non_null(strstr(api.log, "at offset 40:"));
@@ -224,7 +226,7 @@ static void a_stale_free_is_refused_while_the_block_is_in_quarantine(void **stat
     assert_int_equal(fallow_free(api.pool, stale, api.stream), FALLOW_OK);
     for (int i = 0; i < 100; i++) {
         void *ptr = api_alloc(&api, 5000, api.stream);
-        assert_ptr_not_equal(ptr, stale); /* without quarantine it would be, at once */
+        assert_ptr_not_equal(ptr, stale); /* without quarantine it would be */
         assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
         assert_int_equal(fallow_free(api.pool, stale, api.stream), FALLOW_INVALID_POINTER);
     }
@@ -268,11 +270,11 @@ static void quarantine_gives_way_before_an_allocation_fails(void **state)
     config.on_oom = count_calls;
     config.oom_context = &calls;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    api.log[0] = '\0'; /* said of the machine: few addresses */
+    api.log[0] = '\0'; /* a warning about the machine: few addresses */
     void *small = api_alloc(&api, 15 * MIB, api.stream);
     assert_int_equal(fallow_free(api.pool, small, api.stream), FALLOW_OK);
     void *large = api_alloc(&api, 250 * MIB, api.stream);
-    /* It did not fail: nothing counts it, says so, or asks the caller for memory. */
+    /* It did not fail: no count, no log line, no callback. */
     assert_int_equal(calls, 0);
     assert_int_equal(api_stats(&api).oom_count, 0);
     assert_string_equal(api.log, "");
@@ -315,7 +317,7 @@ static void what_a_thread_freed_on_its_default_stream_stays_in_its_order(void **
     api_end(&api);
 }
 
-/* The new stream has the handle of the old one, and knows nothing of its work. */
+/* Reuse the handle of an ended stream for a new one without any relation to the old one's work. */
 static void recycle_a_handle_in_quarantine(const fallow_pool_config *config, struct api *api)
 {
     assert_int_equal(fallow_pool_create(config, &api->pool), FALLOW_OK);
@@ -326,7 +328,7 @@ static void recycle_a_handle_in_quarantine(const fallow_pool_config *config, str
     assert_ptr_equal(api->other, first);
 }
 
-/* By a thread that believes no handle. */
+/* Trim in a thread that trusts no stream handle. */
 static void *trim_elsewhere(void *argument)
 {
     const struct api *api = argument;
@@ -535,10 +537,10 @@ static void a_context_that_ends_in_the_middle_of_a_comparison_leaves_what_it_rea
     write_byte(&api, ptr + 1000, api.stream);
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
     api.sim.step(UINT64_MAX);
-    fallow_status status = fallow_pool_poll(api.pool); /* OK: it needed no more of the driver */
+    fallow_status status = fallow_pool_poll(api.pool); /* OK: it needed no driver call */
     assert_true(status == FALLOW_DEVICE_LOST || status == FALLOW_OK);
     assert_int_equal(api_stats(&api).damage_count, 2);
-    assert_int_equal(flw_sim_read_ledger(&api.sim).pinned_bytes, 0); /* it went with the context */
+    assert_int_equal(flw_sim_read_ledger(&api.sim).pinned_bytes, 0); /* released with the context */
     assert_int_equal(fallow_alloc(api.pool, 5000, api.stream, (void **)&ptr), FALLOW_DEVICE_LOST);
     fallow_pool_destroy(api.pool);
     flw_sim_close(&api.sim);

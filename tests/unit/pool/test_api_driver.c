@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what creating a pool says of drivers and devices that cannot serve it, what a pool makes of a
- * driver that refuses, and pools that end while others ask them for memory.
- */
+ * Owns: errors of creation on unsuitable drivers and devices, reactions to a refusing driver, and
+ * pools destroyed while others request their memory. */
 #include "unit/pool/test_api.h"
 
 #include <pthread.h>
@@ -41,8 +40,8 @@ static void a_library_that_is_no_driver_is_named(void **state)
     api_end(&api);
 }
 
-/* One that a pool can do without may fail unnoticed; every other failure is a status, a line that
- * says which call it was or what to do, and nothing left behind. */
+/* An optional call may fail unnoticed; every other failure returns a status with a line that names
+ * the call or a remedy, and leaves nothing behind. */
 static void every_failing_call_of_create_is_explained_and_leaves_nothing(void **state)
 {
     struct api api;
@@ -113,7 +112,7 @@ struct neighbour {
     atomic_bool stops;
 };
 
-/* A pool of the same device that comes and goes with idle memory in it. */
+/* Create and destroy a pool of the same device with idle memory. */
 static void *come_and_go(void *argument)
 {
     struct neighbour *neighbour = argument;
@@ -153,13 +152,13 @@ static void a_pool_may_end_while_another_asks_it_for_memory(void **state)
     api_end(&api);
 }
 
-/* The answers by which drivers refuse what they cannot or may not do (vGPU, containers, confidential
- * computing, fabric without its daemon): each costs the request, once. */
+/* Errors of drivers for unsupported or forbidden features (vGPU, containers, confidential
+ * computing, fabric without its daemon): each fails one request, once. */
 static const CUresult refusals[] = {CUDA_ERROR_NOT_PERMITTED, CUDA_ERROR_NOT_SUPPORTED,
                                     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OPERATING_SYSTEM,
                                     CUDA_ERROR_UNKNOWN};
 
-/* A pool whose device is well allocates what fits, and frees all of it. */
+/* Check that a pool with a working device allocates whatever fits, and free everything. */
 static void expect_service(struct api *api)
 {
     fallow_stats stats;
@@ -225,7 +224,7 @@ static const struct {
                {"cuMemAlloc_v2", FALLOW_PAGES_AUTOMATIC, FALLOW_ORDER_CONTEXT}};
 #define LASTING (sizeof lasting / sizeof *lasting)
 
-/* A pool that has so much idle, little enough to grow beside it, and a driver that gives no more. */
+/* Idle bytes, few enough to grow beside them, with a driver that refuses more. */
 #define IDLE_BYTES (12 * MIB)
 
 static void begin_refused(struct api *api, size_t i)
@@ -247,7 +246,8 @@ static void expect_refused(struct api *api, size_t bytes)
     assert_null(ptr);
 }
 
-/* Calls are counted, not timed. Every request that fails has asked: so the first after the end is served. */
+/* Calls are counted, not timed. Every failing request queries the driver, so the first after the
+ * end succeeds. */
 static void a_lasting_refusal_costs_each_request_one_question(void **state)
 {
     for (size_t i = 0; i < LASTING; i++) {
@@ -275,7 +275,7 @@ static void a_lasting_refusal_costs_each_request_one_question(void **state)
     }
 }
 
-/* What a pool released to make room for something else would not come again. */
+/* Memory released to make room for another size would not return. */
 static void a_refused_pool_allocates_what_it_has(void **state)
 {
     for (size_t i = 0; i < LASTING; i++) {
@@ -294,7 +294,7 @@ static void a_refused_pool_allocates_what_it_has(void **state)
     }
 }
 
-/* A handle that was unmapped for a larger request in vain is mapped again, though more than is asked for. */
+/* A handle that was unmapped for a failed larger request is mapped again for a smaller one. */
 static void a_handle_that_was_moved_in_vain_serves_what_is_smaller(void **state)
 {
     struct api api;
@@ -315,8 +315,8 @@ static void a_handle_that_was_moved_in_vain_serves_what_is_smaller(void **state)
     api_end(&api);
 }
 
-/* ---- a refusal that is over, while the pool is as large as it may be, or the device full: nothing asks the
- * driver before something was released to it */
+/* ---- a past refusal, with the pool at its limit or the device full: no driver call before some
+ * memory was released */
 
 static const struct {
     fallow_page_source source;
@@ -338,7 +338,7 @@ static fallow_status alloc_over(struct api *api, size_t i, size_t bytes, void **
     return fallow_alloc_request(api->pool, &request, api->stream, out_ptr);
 }
 
-/* It was refused 40 MiB; then it allocated so many pieces of 10. */
+/* A request of 40 MiB was refused; then this many pieces of 10 MiB were allocated. */
 static void begin_over(struct api *api, size_t i, size_t limit_bytes, void **pieces, size_t count)
 {
     flw_sim_config world = flw_sim_config_default(7);
@@ -359,7 +359,8 @@ static void begin_over(struct api *api, size_t i, size_t limit_bytes, void **pie
     }
 }
 
-/* The second size is like what was refused: one request may fail before what idles is given for it. */
+/* The second size resembles the refused one: one request may fail before idle memory is released
+ * for it. */
 static void what_was_refused_once_is_exchanged_for_what_idles(void **state)
 {
     static const size_t sizes[] = {30 * MIB, 45 * MIB};
@@ -413,7 +414,8 @@ static void what_idles_in_another_pool_serves_one_that_was_refused(void **state)
         fallow_pool *other = api_create(&api);
         assert_int_equal(fallow_alloc(other, 60 * MIB, api.stream, &ptr), FALLOW_OK);
         assert_int_equal(fallow_free(other, ptr, api.stream), FALLOW_OK);
-        assert_int_equal(fallow_pool_trim(other, SIZE_MAX, 0, NULL), FALLOW_OK); /* fences it */
+        assert_int_equal(fallow_pool_trim(other, SIZE_MAX, 0, NULL),
+                         FALLOW_OK); /* records its fence */
         assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
         assert_int_equal(fallow_pool_poll(other), FALLOW_OK);
         assert_int_equal(alloc_over(&api, i, 35 * MIB, &ptr), FALLOW_OK);
@@ -422,8 +424,8 @@ static void what_idles_in_another_pool_serves_one_that_was_refused(void **state)
     }
 }
 
-/* Neither the way back of a growth nor the taking out of idle memory: what stays mapped is known, and goes
- * when the driver lets it. */
+/* Neither undoing a growth nor removing idle memory: memory that stays mapped is tracked, and
+ * released once the driver allows. */
 static void what_cannot_be_unmapped_is_kept_until_it_can(void **state)
 {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
@@ -449,7 +451,7 @@ static void what_cannot_be_unmapped_is_kept_until_it_can(void **state)
     }
 }
 
-/* The last line of a pool says how much the driver has kept, and which call it refused. */
+/* The last line of a pool reports the bytes that the driver kept, and the call that it refused. */
 static void destroy_says_what_stays_with_the_driver(void **state)
 {
     static const struct {
@@ -473,7 +475,7 @@ static void destroy_says_what_stays_with_the_driver(void **state)
                            CUDA_ERROR_UNKNOWN);
         fallow_pool_destroy(api.pool);
         flw_sim_ledger ledger = flw_sim_read_ledger(&api.sim);
-        /* (a byte of destroy's own, whose free waits for the device, is none of it) */
+        /* (without the byte that destroy itself frees to wait for the device) */
         assert_int_equal(ledger.given_bytes / MIB, refused[i].keeps_memory ? 30 : 0);
         assert_int_equal(strtoull(api.log, NULL, 10), ledger.given_bytes / MIB * MIB);
         assert_non_null(strstr(api.log, refused[i].entry));
@@ -481,7 +483,7 @@ static void destroy_says_what_stays_with_the_driver(void **state)
     }
 }
 
-/* Nothing that was freed is taken for complete, and all of it comes back in the end. */
+/* No freed memory is considered complete, and all of it returns in the end. */
 static void refused_events_leave_memory_to_a_synchronisation(void **state)
 {
     static const char *const entries[] = {"cuEventRecord", "cuEventQuery", "cuEventCreate",
@@ -499,7 +501,7 @@ static void refused_events_leave_memory_to_a_synchronisation(void **state)
         refuse_from_now_on(&api, entries[i % 4], refusals[i / 4]);
         fallow_status status = fallow_alloc(api.pool, 50 * MIB, api.other, &ptr);
         (void)(api.sim.fail)(NULL, 0, 0, 0);
-        if (status == FALLOW_OK) { /* by waiting for the context: checked when it is used */
+        if (status == FALLOW_OK) { /* by waiting for the context: the access is checked */
             api_use(&api, ptr, 50 * MIB, api.other);
             assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
         } else {

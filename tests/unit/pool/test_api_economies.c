@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the streams of one pool hold together, and on what each economy waits rather than hold more.
- */
+ * Owns: the memory held for all streams of a pool together, and the waits of each economy instead
+ * of holding more. */
 #include "base/bits.h"
 #include "unit/pool/test_api_many.h"
 
-/* What each has freed is too little; that it is done nobody has asked. */
+/* Each stream freed too little, and its completion was never queried. */
 static void what_streams_have_done_with_serves_before_more_is_held(void **state)
 {
     enum {
@@ -34,7 +34,7 @@ static void what_streams_have_done_with_serves_before_more_is_held(void **state)
     }
 }
 
-/* All of another stream's memory that is not done, and beside it what may still be had. */
+/* All incomplete memory of another stream, and beside it the remaining memory of the device. */
 static void what_a_piece_lacks_is_grown_beside_it(void **state)
 {
     open_world(2, FLW_SIM_CLOCK, 8 * GIB);
@@ -63,7 +63,7 @@ static void speed_first_waits_at_the_limit_only(void **state)
         use_once(30 * MIB, streams[turn]);
     }
     fallow_stats stats = api_stats(&api);
-    assert_true(stats.reserved_bytes >= 240 * MIB); /* each its own: all are at work */
+    assert_true(stats.reserved_bytes >= 240 * MIB); /* each has its own: all are busy */
     assert_int_equal(stats.steal_count, 0);
     assert_int_equal(stats.wait_count, 0);
     assert_int_equal(host_waits(), stops);
@@ -80,7 +80,7 @@ static void speed_first_waits_at_the_limit_only(void **state)
     close_world();
 }
 
-/* What is held after each stream of many has had one block, all of them at work. */
+/* Return the bytes held after each of many busy streams has had one block. */
 static uint64_t held_by(fallow_economy economy, unsigned stream_count, uint64_t device_bytes)
 {
     open_world(stream_count, FLW_SIM_CLOCK, device_bytes);

@@ -81,7 +81,7 @@ static void a_large_request_of_memory_first_takes_few_handles(void **state)
     api_end(&api);
 }
 
-/* Not the hole of its size in another block's segment. */
+/* Not a hole of its size in another block's segment. */
 static void a_dedicated_block_has_a_segment_of_its_own(void **state)
 {
     struct api api;
@@ -141,7 +141,7 @@ static void a_request_that_may_not_grow_takes_nothing_from_the_pool_either(void 
     api_end(&api);
 }
 
-/* What can never fit moves and releases nothing on the way to its refusal. */
+/* A request that can never fit moves and releases nothing before it fails. */
 static void a_request_above_the_limit_leaves_the_pool_as_it_was(void **state)
 {
     struct api api;
@@ -162,7 +162,7 @@ static void a_request_above_the_limit_leaves_the_pool_as_it_was(void **state)
 /* ---- captures */
 
 /* The place of the retired stream's domain is a later capture's by then. */
-/* The driver gives a part of it, in handles, before it refuses the rest. */
+/* The driver provides some of the handles before it refuses the rest. */
 static void a_request_that_the_device_refuses_leaves_its_memory_to_others(void **state)
 {
     struct api api;
@@ -191,7 +191,7 @@ static void a_request_that_the_device_refuses_leaves_its_memory_to_others(void *
     api_end(&api);
 }
 
-/* A pool of 4 GiB, whose growths are of 16 MiB or more, on a device that others have filled. */
+/* Use a pool of 4 GiB, which grows by 16 MiB or more, on a device that others have filled. */
 static void allocate_what_the_device_has_left(uint8_t economy, uint8_t without_vmm, size_t size)
 {
     struct api api;
@@ -209,7 +209,7 @@ static void allocate_what_the_device_has_left(uint8_t economy, uint8_t without_v
         (void)api_alloc(&api, 64 * MIB, api.stream);
     }
     while (api_stats(&api).reserved_bytes - api_stats(&api).live_bytes >= size) {
-        (void)api_alloc(&api, size, api.stream); /* what was mapped ahead */
+        (void)api_alloc(&api, size, api.stream); /* mapped in advance */
     }
     assert_int_equal(api.sim.cu.cuMemGetInfo_v2(&free_bytes, &total_bytes), 0);
     assert_int_equal(api.sim.cu.cuMemAlloc_v2(&others, free_bytes - 10 * MIB), 0);
@@ -260,7 +260,7 @@ static void a_capture_outlives_the_retired_stream_that_it_began_on(void **state)
     api_end(&api);
 }
 
-/* A slab whose every slot is allocated at the release is in no list then. */
+/* At the release a full slab is in no list. */
 static void what_a_released_capture_had_allocated_is_no_captures_memory(void **state)
 {
     struct api api;
@@ -276,7 +276,7 @@ static void what_a_released_capture_had_allocated_is_no_captures_memory(void **s
     assert_ptr_equal(again, captured);
     assert_int_equal(fallow_free(api.pool, again, api.stream), FALLOW_OK);
     again = api_alloc(&api, MIB, api.stream);
-    assert_int_equal(api_stats(&api).hit_count, 1); /* the free before it was an ordinary one */
+    assert_int_equal(api_stats(&api).hit_count, 1); /* the free before it was ordinary */
     assert_int_equal(fallow_free(api.pool, again, api.stream), FALLOW_OK);
     assert_int_equal(fallow_capture_begin(api.pool, api.other, &second), FALLOW_OK);
     assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
@@ -331,7 +331,7 @@ static void a_trim_past_its_deadline_synchronises_nothing(void **state)
     api_end(&api);
 }
 
-/* ---- threads and contexts that come and go */
+/* ---- ending threads and contexts */
 
 static void *alloc_and_end(void *argument)
 {
@@ -429,8 +429,9 @@ static size_t resident_bytes(void)
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Use more than 65,536 streams at once, retire them, then use as many again, which take the same places. The streams
- * are announced as users, since an announced use takes a place and nothing else. */
+/* Use more than 65,536 streams at once, retire them, then use as many again in the same table
+ * entries. The streams are announced as users, because an announced use takes an entry and nothing
+ * else. */
 static void retired_streams_make_room_for_as_many_again(void **state)
 {
     enum {
@@ -465,7 +466,7 @@ static void retired_streams_make_room_for_as_many_again(void **state)
     api_end(&api);
 }
 
-/* Each under a handle of its own: nothing that comes later meets what the thread kept for it. */
+/* Each stream has a new handle, so no later stream finds the thread's old entry. */
 static void a_thread_keeps_nothing_for_streams_that_are_gone(void **state)
 {
     struct api api;
@@ -483,8 +484,9 @@ static void a_thread_keeps_nothing_for_streams_that_are_gone(void **state)
         assert_int_equal(api.sim.cu.cuStreamDestroy_v2(stream), 0);
         before = i == 100 ? resident_bytes() : before;
     }
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) /* whose own memory grows */
-    assert_true(resident_bytes() < before + 16 * MIB);              /* a cache has 56 KiB */
+#if !defined(__SANITIZE_THREAD__) && \
+    !defined(__SANITIZE_ADDRESS__)                     /* with a sanitizer, its own memory grows */
+    assert_true(resident_bytes() < before + 16 * MIB); /* a cache has 56 KiB */
 #else
     assert_true(before > 0);
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what becomes of handles whose object has ended: refused for good, however many others came since,
- * and nothing of theirs changes.
- */
+ * Owns: handles of destroyed objects: refused for good, however many others followed, without any
+ * effect. */
 #include "unit/pool/test_api.h"
 
 #include <sys/wait.h>
@@ -140,7 +139,7 @@ static void a_destroyed_pool_stays_refused_after_hundreds_of_others(void **state
     api_end(&api);
 }
 
-/* No pointer is a handle, whichever it is. */
+/* No pointer is a handle. */
 static void handles_of_other_kinds_and_wild_ones_are_refused(void **state)
 {
     struct api api;

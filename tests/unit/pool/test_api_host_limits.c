@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a pool on a host that gives no more memory for its tables, or few addresses: it is told apart from a
- * device without memory, at once, and the tables shrink to what is allowed.
- */
+ * Owns: a pool on a host without memory for its tables, or with few addresses: reported at once,
+ * unlike a full device, and tables shrink to the allowed size. */
 #include "unit/pool/test_api.h"
 
 #include <malloc.h>
@@ -51,7 +50,7 @@ static int count_callback(void *context, size_t bytes, fallow_stream stream)
     return 0;
 }
 
-/* What the program and the simulated driver, on the same host, still need: at hand before the limit. */
+/* Reserve the memory that the program and the simulated driver on the same host will need. */
 static void fill_program_heap(void)
 {
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 30);
@@ -92,7 +91,7 @@ static void without_memory(fallow_order order, fallow_reuse_policy reuse)
     config.on_oom = count_callback;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
     void *deferred = api_alloc(&api, 32 * MIB, api.other);
-    api_use(&api, deferred, 32 * MIB, api.other); /* what a wait would be for */
+    api_use(&api, deferred, 32 * MIB, api.other); /* a wait would be for these */
     assert_int_equal(fallow_free(api.pool, deferred, api.other), FALLOW_OK);
     fill_program_heap();
     set_limit(RLIMIT_DATA, status_bytes("VmData:"));
@@ -112,14 +111,16 @@ static void without_memory(fallow_order order, fallow_reuse_policy reuse)
                          FALLOW_OUT_OF_HOST_MEMORY);
         assert_null(none);
         assert_int_equal(growths_of(&api), made);
-        assert_in_range(api.sim.call_count(NULL) - calls, 0, 40); /* a wait asks again and again */
+        assert_in_range(api.sim.call_count(NULL) - calls, 0,
+                        40); /* a wait would query repeatedly */
     }
     assert_int_equal(callbacks, 0);
     assert_int_equal(api_stats(&api).reserved_bytes, reserved);
     assert_int_equal(waits_of(&api), waits);
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
     assert_int_equal(fallow_free(api.pool, blocks[0], api.stream), FALLOW_OK);
-    blocks[0] = api_alloc(&api, BLOCK_BYTES, api.stream); /* what needs no new table goes on */
+    blocks[0] = api_alloc(&api, BLOCK_BYTES, api.stream); /* requests without new tables
+                                                              continue */
     set_limit(RLIMIT_DATA, RLIM_INFINITY);
     void *more = api_alloc(&api, BLOCK_BYTES, api.stream);
     assert_int_equal(fallow_free(api.pool, more, api.stream), FALLOW_OK);
@@ -148,7 +149,7 @@ static void expect_refused(struct api *api, uint64_t value)
                      FALLOW_INVALID_POINTER);
 }
 
-/* Tables that lie apart answer for every pointer. */
+/* Tables at separate addresses handle every pointer. */
 static void free_wild_pointers(struct api *api)
 {
     uint64_t seed = 5;
@@ -196,7 +197,7 @@ static void too_few_addresses_are_named(void **state)
     assert_non_null(strstr(api.log, "its tables take at least"));
     assert_non_null(strstr(api.log, "MiB are left"));
     assert_in_range(status_bytes("VmSize:"), 0, mapped + MIB);
-    config.order = FALLOW_ORDER_CONTEXT; /* its names cover the whole address space */
+    config.order = FALLOW_ORDER_CONTEXT; /* its table covers the whole address space */
     set_limit(RLIMIT_AS, mapped + 4 * GIB);
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OUT_OF_HOST_MEMORY);
     assert_non_null(strstr(api.log, "its tables take at least"));
@@ -238,8 +239,8 @@ static uint64_t number_behind(const char *text, const char *words)
     return strtoull(at + strlen(words), NULL, 10);
 }
 
-/* Retry creation with the room growing by `step` until it succeeds: each refusal reports a need above the room, and the
- * last one at most slightly above the room that sufficed. */
+/* Retry creation with the room growing by `step` until it succeeds: each refusal reports a need
+ * above the room, and the last one at most slightly above the room that sufficed. */
 static void expect_consistent_refusals(fallow_order order, size_t room, size_t step)
 {
     struct api api;

@@ -102,7 +102,8 @@ static void a_destroyed_pools_handle_answers_invalid_pool(void **state)
     void *block = api_alloc(&api, 100, api.stream);
     fallow_pool_destroy(gone);
     fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK); /* may take its place */
+    assert_int_equal(fallow_pool_create(&config, &api.pool),
+                     FALLOW_OK); /* may get the same address */
     fallow_pool *const handles[] = {gone, NULL};
     for (size_t i = 0; i < 2; i++) {
         fallow_stats stats;

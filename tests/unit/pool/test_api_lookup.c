@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public promises that hang on the way from an address to its block: every byte of a live
- * block leads to it, whatever lies beside it; no byte below it does, whatever its state; and a driver
- * that aligns no further than it must is as good as one that does.
- */
+ * Owns: the lookup from an address to its block: every byte of a live block finds it, whatever is
+ * beside it; no byte below does, in any state; and a driver with the smallest alignment works as
+ * well. */
 #include "support/trim.h"
 #include "test_api.h"
 
@@ -79,7 +78,7 @@ static void every_byte_of_a_block_leads_to_it(void **state)
         allocate(&api, &live[i], i);
     }
     check_all(&api, live);
-    /* The same addresses for other kinds: what one left in the tables must not lead another astray. */
+    /* The same addresses for other kinds: old table entries must not lead to another block. */
     for (unsigned round = 1; round < 6; round++) {
         for (unsigned i = 0; i < COUNT; i++) {
             if ((i / 8 + round) % 3 != 0) {
@@ -100,7 +99,7 @@ static void every_byte_of_a_block_leads_to_it(void **state)
     api_end(&api);
 }
 
-/* Freed memory, alone and between what is allocated, is no block's from any of its addresses. */
+/* Freed memory, alone and between live blocks, belongs to no block. */
 static void what_is_freed_leads_nowhere(void **state)
 {
     for (unsigned without_vmm = 0; without_vmm < 2; without_vmm++) {
@@ -135,7 +134,7 @@ static void what_is_freed_leads_nowhere(void **state)
     }
 }
 
-/* Pointers a few bytes below a block, in each of its states; and the highest there are. */
+/* Check pointers a few bytes below a block, in each state, and the highest pointers. */
 static void check_nothing_below(struct api *api, const unsigned char *ptr)
 {
     for (unsigned below = 1; below < 9; below++) {

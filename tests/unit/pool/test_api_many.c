@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the promises of a pool that many streams share: what a pair of calls costs however many there are, and what
- * one gets that another has freed.
- */
+ * Owns: pools shared by many streams: the cost of a pair of calls for any number of streams, and
+ * reuse of memory that another stream freed. */
 #include "unit/pool/test_api_many.h"
 
-/* ---- what a pair costs */
+/* ---- the cost of a pair */
 
 static void few_blocks_on_many_streams_are_hits(void **state)
 {
@@ -48,8 +47,8 @@ static uint64_t calls_of_pairs(unsigned stream_count)
     return count;
 }
 
-/* A record, a query, a question whether the asked stream is captured, one whether the own is, and the section around
- * them; now and then a wait on the device. */
+/* A record, a query, a query of both streams' capture state, the driver section around them,
+ * sometimes a device wait. */
 #define CALLS_OF_100_MOST 650
 
 static void a_pair_costs_what_no_number_of_streams_changes(void **state)
@@ -61,9 +60,9 @@ static void a_pair_costs_what_no_number_of_streams_changes(void **state)
     }
 }
 
-/* ---- what one gets that another has freed */
+/* ---- memory freed by another stream */
 
-/* At the limit, used by a second stream: a third has it without a stop of the host. */
+/* At the limit, used by a second stream: a third gets the memory without a host wait. */
 static void take_used_block(size_t bytes, bool without_vmm)
 {
     flw_sim_config world = flw_sim_config_default(11);
@@ -104,7 +103,7 @@ static void a_block_that_another_stream_uses_is_taken_behind_waits(void **state)
     take_used_block(3 * MIB, true);
 }
 
-/* The pool is full of small blocks; two of them wait for a stream that no fence was recorded on yet. */
+/* The pool is full of small blocks; two of them wait for a stream without a fence so far. */
 static void a_small_block_that_another_stream_uses_is_taken_behind_waits(void **state)
 {
     enum {
@@ -166,7 +165,8 @@ static void a_block_that_cannot_be_waited_for_does_not_hide_another(void **state
     close_world();
 }
 
-/* A block that has a handle to itself serves its like alone: nobody waits for it in vain. */
+/* A block with a handle of its own serves only similar requests: a small request does not wait for
+ * it. */
 static void a_large_block_in_use_is_not_waited_for_by_a_small_one(void **state)
 {
     open_world(3, FLW_SIM_CLOCK, 8 * GIB);
@@ -214,7 +214,7 @@ static void neighbours_of_several_streams_are_taken_together_behind_waits(void *
     close_world();
 }
 
-/* What waits for nothing by the time it is freed is there for the next, rather than more memory. */
+/* A block without outstanding uses is reused instead of new memory. */
 static void a_use_that_is_over_holds_nothing_back(void **state)
 {
     open_world(3, FLW_SIM_CLOCK, 8 * GIB);
@@ -225,7 +225,7 @@ static void a_use_that_is_over_holds_nothing_back(void **state)
     api.sim.advance(10 * LONG_NS);
     assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
     free_on(block, streams[0]);
-    void *again[3]; /* what else lies ready is less than this */
+    void *again[3]; /* larger than any other free memory */
     for (unsigned i = 0; i < 3; i++) {
         again[i] = use_new(3 * MIB, streams[0]);
     }
@@ -237,9 +237,9 @@ static void a_use_that_is_over_holds_nothing_back(void **state)
     close_world();
 }
 
-/* ---- who may not be recorded on */
+/* ---- streams that must not be recorded on */
 
-/* Memory of streams[0] is free, and no fence covers it; others then look for some. */
+/* Free memory of streams[0] without a fence; others then search for memory. */
 static void leave_owing(void)
 {
     open_world(3, FLW_SIM_HELD, 8 * GIB);
@@ -273,7 +273,7 @@ static void a_stream_that_owes_is_recorded_on_by_who_looks(void **state)
     assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT);
     assert_int_equal(api_stats(&api).event_count, events + 1);
     assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT);
-    assert_int_equal(api_stats(&api).event_count, events + 1); /* it owes none now */
+    assert_int_equal(api_stats(&api).event_count, events + 1); /* no missing fence now */
     api.sim.step(UINT64_MAX);
     assert_int_equal(look_for_some(), FALLOW_OK);
     close_world();
@@ -305,9 +305,9 @@ static void a_captured_stream_that_owes_is_left_alone(void **state)
         assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT);
     }
     assert_int_equal(api_stats(&api).event_count, events);
-    api_drop_captured(&api, streams[0]); /* the capture went on to its end */
+    api_drop_captured(&api, streams[0]); /* the capture continued to its end */
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
-    assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT); /* it owes again */
+    assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT); /* the fence is missing again */
     assert_int_equal(api_stats(&api).event_count, events + 1);
     api.sim.step(UINT64_MAX);
     assert_int_equal(look_for_some(), FALLOW_OK);
@@ -315,7 +315,7 @@ static void a_captured_stream_that_owes_is_left_alone(void **state)
     close_world();
 }
 
-/* The driver's capture alone, of which the pool hears by what it asks. */
+/* A capture in the driver only, found by the pool's query. */
 static void a_fence_that_a_capture_takes_is_recorded_again(void **state)
 {
     leave_owing();

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: when fences are recorded for what other streams may want: by the free, or, on a device that is done with all
- * it is given, by who looks for memory; and on which streams: of announced uses, or those that have freed something.
- */
+ * Owns: when fences for other streams are recorded: by the free, or, on an idle device, by the
+ * search for memory; and on which streams: those of announced uses, or those that freed memory. */
 #include "unit/pool/test_api.h"
 
 #define GIB          ((size_t)1 << 30)
 #define LONG_NS      1000000000ull
-#define BLOCK_BYTES  (40 * MIB) /* worth an event of its own */
-#define SMALL_BYTES  (10 * MIB) /* not worth one: who looks records it */
+#define BLOCK_BYTES  (40 * MIB) /* enough for an event of its own */
+#define SMALL_BYTES  (10 * MIB) /* too little for one: recorded by the search */
 #define TURNS        200
 #define STREAMS_MOST 200
 
@@ -81,14 +80,14 @@ static void take_turns(size_t bytes, bool is_announced, uint64_t *events_of_free
     }
 }
 
-/* They share room for one block: first a large one, then, beside one that stays, a small one, for whose sake they
- * look; then for a large one again. */
+/* Let them share room for one block: first a large one, then, beside one that stays, a small one
+ * that requires a search, then a large one again. */
 static void make_prompt(void)
 {
     uint64_t of_frees;
     begin(2, BLOCK_BYTES + 8 * MIB);
     take_turns(BLOCK_BYTES, false, &of_frees);
-    assert_true(of_frees > 0); /* nothing is known of the device */
+    assert_true(of_frees > 0); /* the device's speed is unknown */
     void *rest = use_new(BLOCK_BYTES - SMALL_BYTES, 0, false);
     take_turns(SMALL_BYTES, false, &of_frees);
     (void)free_of(rest, 0);
@@ -118,8 +117,8 @@ static void a_look_that_finds_work_under_way_has_frees_record_again(void **state
     end();
 }
 
-/* By turns, with room for two blocks, a stream frees one of its own, and the other stream one that the first has used: an
- * event of the first covers both. */
+/* Alternately, with room for two blocks, a stream frees one of its own and the other stream one
+ * used by the first: an event of the first covers both. */
 static void a_fence_for_a_use_covers_what_the_stream_has_just_freed(void **state)
 {
     uint64_t of_frees = 0;
@@ -135,7 +134,7 @@ static void a_fence_for_a_use_covers_what_the_stream_has_just_freed(void **state
     end();
 }
 
-/* Where no such use comes the next free records both, and a poll or a capture what the last free has left. */
+/* Without such a use the next free records both, and a poll or a capture records the rest. */
 static void a_fence_that_was_left_is_recorded_by_the_next_who_comes(void **state)
 {
     for (unsigned way = 0; way < 3; way++) {
@@ -161,7 +160,8 @@ static void a_fence_that_was_left_is_recorded_by_the_next_who_comes(void **state
     }
 }
 
-/* Nothing says that the stream is captured: its event lies in the graph, and is recorded once or so by each stage that looks. */
+/* An unannounced capture: its event becomes part of the graph, and each searching stage records
+ * about once. */
 static void a_look_records_once_into_a_capture(void **state)
 {
     void *ptr = NULL;
@@ -177,7 +177,7 @@ static void a_look_records_once_into_a_capture(void **state)
     end();
 }
 
-/* Each block is most of what the pool holds. */
+/* Each block is most of the pool's memory. */
 static void speed_first_leaves_little_to_who_looks(void **state)
 {
     uint64_t of_frees;
@@ -207,7 +207,7 @@ static void one_late_look_is_no_need_for_more_memory(void **state)
     end();
 }
 
-/* After a growth the free may have its own stream fenced, too. */
+/* After a growth the free may record a fence on its own stream too. */
 static void expect_fences(uint64_t count, unsigned users)
 {
     assert_true(count == users || count == users + 1);
@@ -252,8 +252,8 @@ static void a_stream_that_has_freed_nothing_has_no_fence_recorded(void **state)
     end();
 }
 
-/* Beside a block that stays, one of a stream's is freed, which is worth a fence after a growth, allocated again, a hit,
- * and freed again. The other stream, for which there is no room, finds it done. */
+/* Beside a block that stays, a stream's block is freed, which records a fence after a growth,
+ * reused by a hit, and freed again. The other stream, without room, finds it complete. */
 static void what_is_freed_behind_a_fence_is_found(void **state)
 {
     begin(2, 24 * MIB);
@@ -269,7 +269,8 @@ static void what_is_freed_behind_a_fence_is_found(void **state)
     end();
 }
 
-/* So many streams share room for a few blocks, one of which is allocated on any of them and freed again. */
+/* This many streams share room for a few blocks, one of which is allocated on any of them and
+ * freed again. */
 #define FEW_BYTES    (3 * MIB)
 #define MANY_STREAMS 128
 #define PAIRS        2000

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: peers of a pool: access that comes and goes at run time, also to imports; what is refused.
- */
+ * Owns: peers of a pool: access allowed and denied at run time, also to imports; refused requests. */
 #include "base/random.h"
 #include "unit/pool/test_api_share.h"
 
@@ -83,7 +82,7 @@ static void a_device_without_a_way_is_no_peer(void **state)
     config.peer_device_count = 2;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_SUPPORTED);
     assert_null(api.pool);
-    config.device = 2; /* nor does one reach it */
+    config.device = 2; /* nor can one access it */
     config.peer_devices = (const int[]){0};
     config.peer_device_count = 1;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_SUPPORTED);
@@ -160,7 +159,8 @@ static void an_import_that_stays_is_seen_by_every_change_of_peers(void **state)
     api_end(&api);
 }
 
-/* "A stream ... of any context and device": no stream is refused because of its device, and order holds. */
+/* "A stream ... of any context and device": no stream is refused because of its device, and its
+ * order is kept. */
 static void streams_of_other_devices_are_served(void **state)
 {
     struct api api;

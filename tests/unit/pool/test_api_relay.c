@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: memory that passes from one stream to the next: how many events that takes once the pool is warm. The
- * streams take turns: each allocates block by block, uses all of it and frees it; what they do is more than they
- * share, so that most of it changes streams.
+ * Owns: the number of events for memory that passes from one stream to the next, once the pool is
+ * warm. The streams take turns: each allocates block by block, uses all of them and frees them;
+ * together they need more memory than they share, so most of it changes streams.
  *
- * What changes streams is counted here, by who had each 64 KiB last, and not asked of the pool. The goal is a record
- * and a query for each 16 MiB of it; what a turn takes is rounded up, since no event covers what two streams have
- * freed. Announced uses are fenced beside it, for 16 MiB or 256 blocks, and for the rest when somebody looks.
- */
+ * This test itself counts the memory that changes streams, by the last owner of each 64 KiB. The
+ * goal is a record and a query for each 16 MiB; a turn's number is rounded up, because no event
+ * covers frees of two streams. Announced uses have fences of their own, for 16 MiB or 256 blocks,
+ * and for the rest on a search. */
 #include "unit/pool/test_api.h"
 
 #include "base/bits.h"
@@ -26,7 +26,7 @@
 
 static struct api api;
 
-/* Who had a grain last: open addressing by the grain's number, which is never 0. */
+/* The last owner of a grain: open addressing by the grain's number, which is never 0. */
 static struct {
     uint64_t grain;
     unsigned stream;
@@ -36,8 +36,8 @@ struct relay {
     size_t block_bytes, turn_bytes;
     unsigned stream_count;
     bool is_unfinished; /* a turn's work, when the next one begins */
-    bool is_announced;  /* the next stream's use of what a turn frees */
-    /* What is held today where the goal is missed, in hundredths of it; 0: the goal. */
+    bool is_announced;  /* the next stream announces uses of a turn's blocks */
+    /* the current value if it misses the goal, in hundredths; 0: the goal */
     unsigned records, queries;
     bool asks_for_each; /* ... or a query for each block */
 };
@@ -49,7 +49,7 @@ struct cost {
 static CUstream streams[STREAMS_MOST];
 static void *blocks[BLOCKS_MOST];
 
-/* What of a block another stream had last. */
+/* Return the bytes of a block last owned by another stream. */
 static uint64_t take_over(const void *ptr, size_t size_bytes, unsigned stream)
 {
     uint64_t changed_bytes = 0, first = (uint64_t)(uintptr_t)ptr / GRAIN;
@@ -198,8 +198,9 @@ static void finished_memory_takes_an_event_for_16_mib(void **state)
     EXPECT_FEW_EVENTS_EACH(relays);
 }
 
-/* Up to 1 MiB a climb that finds nothing complete asks once, and serves a few blocks; there are more climbs than
- * events. With little on each stream those of 64 KiB are fenced once more as the caches give way. */
+/* Up to 1 MiB an unsuccessful search queries once, and serves a few blocks; there are more
+ * searches than events. If each stream holds little, those of 64 KiB get one more fence as the
+ * caches are drained. */
 static void unfinished_memory_takes_an_event_for_16_mib(void **state)
 {
     static const struct relay relays[] = {
@@ -232,7 +233,7 @@ static void finished_uses_take_no_more_than_their_own(void **state)
     EXPECT_FEW_EVENTS_EACH(relays);
 }
 
-/* A block that is still used is taken by itself behind waits, in a climb of its own that asks once before. */
+/* A block in use is stolen behind waits, in a search of its own with one query before. */
 static void unfinished_uses_take_no_more_than_a_query_for_each_block(void **state)
 {
     static const struct relay relays[] = {

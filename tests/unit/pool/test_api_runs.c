@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public promises about runs, blocks above the largest class: one that is served by its
- * thread's cache, by the heap or by a growth is counted the same.
- */
+ * Owns: runs, blocks above the largest class: statistics are the same, whether a thread's cache,
+ * the heap or a growth served them. */
 #include "test_api.h"
 
 #define LIVE 24
@@ -63,7 +62,7 @@ static void runs_are_counted_alike_whoever_serves_them(void **state)
         if (blocks[i] != NULL) {
             take_back(&api, &sums, sizes[i], blocks[i]);
         }
-        /* Mostly one of a few sizes, which the cache can serve; at times one of its own. */
+        /* Mostly one of a few sizes, which the cache can serve; sometimes a random one. */
         size_t pick = flw_test_random(&seed) % 10;
         sizes[i] =
             pick < 8 ? (pick + 1) * 3 * MIB / 2 : MIB + 1 + flw_test_random(&seed) % (30 * MIB);

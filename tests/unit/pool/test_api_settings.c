@@ -14,7 +14,7 @@ static void begin_with(struct api *api, const fallow_pool_config *config)
     assert_int_equal(fallow_pool_create(config, &api->pool), FALLOW_OK);
 }
 
-/* The line names the setting, and what it could have been. */
+/* The line names the unknown setting and the valid ones. */
 static void a_setting_that_is_none_is_named(void **state)
 {
     struct api api;
@@ -51,7 +51,7 @@ static void a_setting_that_is_none_is_named(void **state)
     api_end(&api);
 }
 
-/* Neither is a driver; what there is instead is named. */
+/* Neither is a driver; the line names the alternatives. */
 static void a_driver_that_is_none_is_named(void **state)
 {
     struct api api;
@@ -71,7 +71,7 @@ static void a_driver_that_is_none_is_named(void **state)
     api_end(&api);
 }
 
-/* Allocate 64 MiB, use it, give it back, let the device finish. */
+/* Allocate 64 MiB, use and free it, and finish the device's work. */
 static void fill_and_empty(struct api *api)
 {
     void *ptrs[8];
@@ -85,7 +85,8 @@ static void fill_and_empty(struct api *api)
     assert_true(api_stats(api).reserved_bytes >= 64 * MIB);
 }
 
-/* What the last two seconds needed is kept, so this takes as long; ctest's timeout is the bound. */
+/* The pool keeps the bytes needed in the last two seconds, so this takes that long; ctest's
+ * timeout is the bound. */
 static void await_decay(struct api *api, bool polls)
 {
     uint64_t reserved = UINT64_MAX;
@@ -189,7 +190,7 @@ static void streams_that_vanish_without_notice_leave_no_race(void **state)
         api_use(&api, large, 20 * MIB, api.stream);
         assert_int_equal(fallow_free(api.pool, large, api.stream), FALLOW_OK);
         assert_int_equal(fallow_free(api.pool, small, api.stream), FALLOW_OK);
-        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.stream), 0); /* its work goes on */
+        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.stream), 0); /* its work continues */
         assert_int_equal(api.sim.cu.cuStreamCreate(&api.stream, CU_STREAM_NON_BLOCKING), 0);
         assert_ptr_equal(api.stream, first); /* another stream under the same handle */
     }
@@ -197,7 +198,7 @@ static void streams_that_vanish_without_notice_leave_no_race(void **state)
     api_end(&api);
 }
 
-/* A use is announced on a stream that is gone by the time of the free, with nothing to tell. */
+/* A use is announced on a stream that is destroyed before the free, without notice. */
 static void a_use_on_a_stream_that_vanished_is_waited_for(void **state)
 {
     struct api api;
@@ -360,7 +361,7 @@ struct asking {
     atomic_uint inside, most_inside, calls;
 };
 
-/* Fails itself: this climb may not ask again. */
+/* Fails: this allocation may not call back again. */
 static int ask_for_more(void *context, size_t size, fallow_stream stream)
 {
     struct asking *asking = context;
@@ -422,7 +423,7 @@ struct crowd {
     unsigned count;
 };
 
-/* Frees blocks of the very class that is asked for, and owns up to none. */
+/* Free blocks of the requested class, and report none. */
 static int return_in_silence(void *context, size_t size, fallow_stream stream)
 {
     struct crowd *crowd = context;
@@ -448,13 +449,13 @@ static void what_the_callback_frees_leaves_the_cache_its_room(void **state)
     config.on_oom = return_in_silence;
     config.oom_context = &crowd;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    for (unsigned before = 0; before <= crowd.count; before++) { /* until the callback was asked */
+    for (unsigned before = 0; before <= crowd.count; before++) { /* until the callback was called */
         assert_int_equal(fallow_alloc(api.pool, 4096, api.stream, &ptr), FALLOW_OK);
         assert_in_range(crowd.count, 0, SMALL_BLOCKS - 1);
         crowd.ptrs[crowd.count++] = ptr;
     }
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-    /* The class beside it is as it was. */
+    /* The neighbouring class is unchanged. */
     if (fallow_alloc(api.pool, 4608, api.stream, &next) == FALLOW_OK) {
         assert_int_equal(fallow_free(api.pool, next, api.stream), FALLOW_OK);
     }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: export and import: two processes that see the same bytes, what happens to exported memory that
- * is freed, what is refused.
- */
+ * Owns: export and import: two processes that share memory, exported blocks that are freed,
+ * refused requests. */
 #include "unit/pool/test_api_share.h"
 
 #include <fcntl.h>
@@ -76,7 +75,7 @@ static bool receive_share(int socket, fallow_share *share)
         return 1;                                                         \
     }
 
-/* A program of its own, which knows nothing but the socket. */
+/* Run as a program of its own, with nothing but the socket. */
 static int import_from(int socket)
 {
     struct api api;
@@ -105,7 +104,7 @@ static int import_from(int socket)
 
 static char own_path[4096];
 
-/* A child made by fork alone may not use CUDA: it becomes a new program at once. */
+/* CUDA is unusable in the child of a fork, so the child executes a new program at once. */
 static pid_t start_importer(int socket)
 {
     char number[16];
@@ -121,7 +120,7 @@ static pid_t start_importer(int socket)
     return child;
 }
 
-/* The importer's memory outlives the exporter's block, and nothing of it is allocated again. */
+/* The importer's memory outlives the exporter's block, and none of it is reused. */
 static void free_beside_importer(struct api *api, void *ptr, const fallow_share *share)
 {
     assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
@@ -157,7 +156,7 @@ static void share_with_another_process(uint32_t type)
     assert_true(child > 0);
     close(sockets[1]);
     if (type == FALLOW_HANDLE_FABRIC) {
-        share.descriptor = sockets[0]; /* something to send along; it says nothing */
+        share.descriptor = sockets[0]; /* any descriptor to send */
     }
     assert_true(send_share(sockets[0], &share));
     assert_int_equal(read(sockets[0], &told, 1), 1);
@@ -215,7 +214,7 @@ static void an_import_of_ones_own_export_is_the_same_memory(void **state)
     api_end(&api);
 }
 
-/* Addresses that the driver keeps do not hold the exporter's memory, and what a mapping holds is told. */
+/* Kept addresses do not hold the exporter's memory, and the memory of a mapping is reported. */
 static void an_import_that_is_not_given_up_is_told_and_holds_no_handle(void **state)
 {
     static const char *const entries[] = {"cuMemAddressFree", "cuMemUnmap"};
@@ -263,7 +262,8 @@ static void an_unimport_waits_for_work_and_leaves_captures_alone(void **state)
     api_end(&api);
 }
 
-/* Freed under running work, on another stream than it was allocated on, announced elsewhere too. */
+/* Freed while in use, on another stream than it was allocated on, with an announced use on a
+ * third. */
 static void exported_memory_goes_when_its_work_is_complete(void **state)
 {
     struct api api;
@@ -276,7 +276,7 @@ static void exported_memory_goes_when_its_work_is_complete(void **state)
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_INVALID_POINTER);
     assert_int_equal(api_stats(&api).live_count, 0);
     assert_int_equal(api_stats(&api).exported_bytes, share.handle_bytes);
-    for (int i = 0; i < 4; i++) { /* in the stream's own order nothing of it is allocated either */
+    for (int i = 0; i < 4; i++) { /* not even the freeing stream reuses it */
         void *other = api_alloc(&api, BLOCK_BYTES, api.stream);
         assert_true((char *)other + BLOCK_BYTES <= (char *)ptr ||
                     (char *)ptr + share.handle_bytes <= (char *)other);
@@ -362,7 +362,7 @@ static void what_cannot_be_imported_leaves_nothing(void **state)
     bad.struct_size = 3;
     assert_int_equal(fallow_import(api.pool, &bad, &seen), FALLOW_VERSION);
     bad = good;
-    bad.handle_bytes *= 2; /* more than there is: the driver knows */
+    bad.handle_bytes *= 2; /* more than the handle has: the driver checks */
     assert_int_equal(fallow_import(api.pool, &bad, &seen), FALLOW_DRIVER);
     bad = good;
     bad.descriptor = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -453,8 +453,8 @@ static void a_sleeping_pool_imports_and_unimports(void **state)
     api_end(&api);
 }
 
-/* Between red zones: what is exported is the block, and its place in the handle, which the zone in
- * front of an aligned block may fill. */
+/* Export a block between red zones: the block and its offset in the handle, where the zone before
+ * an aligned block may be. */
 static void export_between_zones(uint64_t align_bytes)
 {
     struct api api;

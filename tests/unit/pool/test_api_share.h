@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the tests of exports, imports and peers share: a pool whose memory has contents and can be
- * exported, on the first of three devices.
- */
+ * Owns: the common part of tests of exports, imports and peers: a pool with contents and exports,
+ * on the first of three devices. */
 #ifndef FLW_TESTS_UNIT_TEST_API_SHARE_H
 #define FLW_TESTS_UNIT_TEST_API_SHARE_H
 

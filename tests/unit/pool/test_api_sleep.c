@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: sleep and wake: what is released and kept, contents by tag, graphs over a sleep, running
- * work that is refused or waited for.
- */
+ * Owns: sleep and wake: memory released and kept, contents by tag, graphs over a sleep, running
+ * work that is refused or waited for. */
 #include "unit/pool/test_api_sleep.h"
 
 #include <unistd.h>
@@ -32,7 +31,7 @@ static void asleep_nothing_is_held_and_awake_everything_is_where_it_was(void **s
     assert_int_equal(asleep.requested_bytes, before.requested_bytes);
     assert_int_equal(asleep.live_count, 3);
     assert_true(asleep.asleep_bytes >= asleep.live_bytes);
-    assert_true(asleep.asleep_bytes < before.reserved_bytes); /* what was idle does not come back */
+    assert_true(asleep.asleep_bytes < before.reserved_bytes); /* idle memory does not return */
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
     assert_int_equal(fallow_alloc(api.pool, 700, api.stream, &ptr), FALLOW_ASLEEP);
     assert_null(ptr);
@@ -52,7 +51,7 @@ static void asleep_nothing_is_held_and_awake_everything_is_where_it_was(void **s
     assert_int_equal(awake.reserved_bytes, asleep.asleep_bytes);
     assert_int_equal(awake.reserved_bytes, flw_sim_read_ledger(&api.sim).given_bytes);
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-    assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK); /* it is awake already */
+    assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK); /* already awake */
     api_use(&api, blocks[0], 700, api.stream);
     api_use(&api, blocks[1], BLOCK_BYTES, api.stream);
     api_use(&api, blocks[2], 9 * MIB, api.other);
@@ -81,7 +80,7 @@ static void a_sleep_and_a_trim_unmap_by_rows(void **state)
     for (size_t i = 0; i < 64; i++) {
         assert_int_equal(fallow_free(api.pool, blocks[i], api.stream), FALLOW_OK);
     }
-    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK); /* fences what was freed */
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK); /* records fences */
     before = api.sim.call_count("cuMemUnmap");
     api.sim.step(UINT64_MAX);
     assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
@@ -179,7 +178,7 @@ static void contents_are_saved_by_tag(void **state)
         assert_true(i == 5 || holds(&api, weights[i], size, (unsigned char)(i + 1)));
     }
     assert_true(holds(&api, plain, 3 * MIB, 0x77));
-    fill(&api, cache, 2 * MIB, 0x99); /* written anew: what it held is gone */
+    fill(&api, cache, 2 * MIB, 0x99); /* rewritten: the old contents are lost */
     api_end(&api);
 }
 
@@ -225,7 +224,7 @@ static void running_work_is_refused_or_waited_for(void **state)
     api_end(&api);
 }
 
-/* Its block was freed: no note of a live one tells of the use, and no fence can be had for it. */
+/* Its block was freed, so no live block records the use, and no fence is possible. */
 static void work_of_another_context_is_waited_for_without_a_fence(void **state)
 {
     struct api api;

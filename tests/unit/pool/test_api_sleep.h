@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the tests of sleep share: a pool whose memory has contents.
- */
+ * Owns: the common part of tests of sleep: a pool with contents. */
 #ifndef FLW_TESTS_UNIT_TEST_API_SLEEP_H
 #define FLW_TESTS_UNIT_TEST_API_SLEEP_H
 
@@ -46,7 +45,7 @@ static inline bool holds(struct api *api, void *ptr, size_t size, unsigned char 
     return is_same;
 }
 
-/* The device is held: what was given, the pool's own fences too, is done first. */
+/* Sleep on a held device: finish all work first, including the pool's fences. */
 static inline fallow_status sleep_idle(struct api *api, const fallow_sleep_request *request)
 {
     assert_int_equal(api->sim.cu.cuCtxSynchronize(), 0);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: who else has a part in a sleep or a wake: watchers, other pools, other threads, the caller's
- * callback; a wake that finds no memory, and pools that cannot sleep.
- */
+ * Owns: others' parts in a sleep or a wake: watchers, other pools, other threads, the caller's
+ * callback; a wake without enough memory, and pools that cannot sleep. */
 #include "unit/pool/test_api_sleep.h"
 
 #include <pthread.h>
@@ -34,7 +33,7 @@ static void a_wake_without_memory_stays_asleep_and_may_be_repeated(void **state)
     fallow_oom_report_init(&report);
     assert_int_equal(fallow_pool_get_oom_report(api.pool, &report), FALLOW_OK);
     assert_int_equal(report.device_free_bytes, 56 * MIB);
-    /* "The report's size_bytes is what is missing", not all that the pool needs. */
+    /* The report's size_bytes is the missing memory, not all memory that the pool needs. */
     assert_int_equal(report.size_bytes, api_stats(&api).asleep_bytes - 56 * MIB);
     assert_int_equal(api.sim.cu.cuMemFree_v2(other), 0);
     assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
@@ -55,7 +54,7 @@ static void a_wake_asks_other_pools_for_idle_memory(void **state)
     assert_int_equal(fallow_free(hoarder, ptr, api.other), FALLOW_OK);
     assert_int_equal(fallow_pool_trim(hoarder, 200 * MIB, 0, NULL), FALLOW_OK);
     assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
-    assert_int_equal(fallow_pool_poll(hoarder), FALLOW_OK); /* now it is idle, and known to be */
+    assert_int_equal(fallow_pool_poll(hoarder), FALLOW_OK); /* idle, and noticed */
     assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
     assert_int_equal(fallow_free(api.pool, own, api.stream), FALLOW_OK);
     fallow_pool_destroy(hoarder);
@@ -123,7 +122,7 @@ static void watchers_are_told_before_and_after(void **state)
     order[0] = '\0';
     second.refuses = 1;
     assert_int_equal(fallow_pool_sleep(api.pool, NULL), FALLOW_BUSY);
-    assert_string_equal(order, "abBA"); /* whom nobody asked hears nothing */
+    assert_string_equal(order, "abBA"); /* a watcher that was not asked is not called */
     assert_int_equal(api_stats(&api).is_asleep, 0);
     order[0] = '\0';
     assert_int_equal(fallow_pool_unwatch_sleep(api.pool, before_sleep, after_wake, &second),

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a pool's memory is made of: the probe of create, what the driver refuses step by step, then
- * and later, the setting page_source.
- */
+ * Owns: the page source of a pool: the probe of creation, features refused by the driver at
+ * creation and later, the setting page_source. */
 #include "unit/pool/test_api.h"
 
 #include <unistd.h>
@@ -18,7 +17,7 @@ struct lines {
     unsigned count;
 };
 
-/* Where the machine limits addresses, create says so, which is about the host and not asked here. */
+/* Ignore the warning about few addresses, which is about the host. */
 static void keep(void *context, fallow_log_level level, const char *message)
 {
     struct lines *lines = context;
@@ -292,7 +291,7 @@ static void addresses_that_are_refused_are_asked_for_less_then_not_needed(void *
     api_end(&api);
 }
 
-/* ---- what was insisted on */
+/* ---- required features */
 
 static void expect_unsupported(struct api *api, const fallow_pool_config *config,
                                const struct lines *lines, const char *setting, const char *why)
@@ -329,7 +328,7 @@ static void what_was_named_is_never_done_without(void **state)
     config.peer_device_count = 1;
     refuse(&api, "cuMemSetAccess", 6, CUDA_ERROR_INVALID_DEVICE);
     expect_unsupported(&api, &config, &lines, "peer_devices", "cuMemSetAccess answered");
-    /* Registration was not named: it goes alone. */
+    /* Registration was not required: only it is dropped. */
     config = config_with(&lines);
     config.handle_types = FALLOW_HANDLE_FD;
     refuse(&api, "cuMemCreate", 1, CUDA_ERROR_INVALID_VALUE);
@@ -464,7 +463,8 @@ static void a_wake_does_without_too(void **state)
 
 /* ---- beside captures */
 
-/* The blocking stream rules the legacy one out; the mode, what may be called. */
+/* Create a pool beside a capture: a blocking stream excludes the legacy one; the mode determines
+ * the allowed calls. */
 static void create_beside_capture(struct api *api, CUstreamCaptureMode mode, unsigned flags)
 {
     CUstream stream = NULL;

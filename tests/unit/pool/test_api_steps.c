@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: steps that repeat on several streams at once, each with memory of its own: what they cost once
- * the pool is warm; and that a refused request does not make a pool look warm. One stream's are in
- * test_api.c, those of recorded programs in property.steady_passes.
- */
+ * Owns: repeated steps on several streams at once, each with memory of its own: their cost in a
+ * warm pool; and that a pool with a refused request does not count as warm. test_api.c has the
+ * steps of one stream, property.steady_passes those of recorded programs. */
 #include "unit/pool/test_api.h"
 
 #include "base/bits.h"

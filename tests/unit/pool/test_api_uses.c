@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public promises about what is known of single blocks, however many they are: announced
- * uses and tags.
- */
+ * Owns: data about single blocks, for any number of them: announced uses and tags. */
 #include "test_api.h"
 
 #include "fallow/sleep.h"
@@ -24,7 +22,8 @@ static void many_blocks_keep_their_tags_and_their_announced_uses(void **state)
         assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, &blocks[i]),
                          FALLOW_OK);
     }
-    assert_true(api_stats(&api).host_bytes > host + MANY * 40); /* what is known of each counts */
+    assert_true(api_stats(&api).host_bytes > host + MANY * 40); /* block data counts as host
+                                                                    memory */
     api_use(&api, blocks[0], 1024, api.stream);
     api_use(&api, blocks[MANY / 2], 1024, api.other);
     for (uint32_t i = 0; i < MANY; i++) {
@@ -62,7 +61,7 @@ static void announcing_for_a_known_stream_makes_no_driver_call(void **state)
     api_end(&api);
 }
 
-/* One that was retired is no longer known: its handle may be a new stream's. */
+/* A retired stream is forgotten: its handle may be a new stream's. */
 static void announcing_for_a_retired_streams_handle_looks_again(void **state)
 {
     struct api api;
@@ -76,7 +75,7 @@ static void announcing_for_a_retired_streams_handle_looks_again(void **state)
     api_end(&api);
 }
 
-/* A stream for which the thread has a cache is believed without a question, until it is retired. */
+/* A stream in the thread's cache is trusted without a query, until it is retired. */
 static void a_retired_streams_cache_announces_nothing(void **state)
 {
     struct api api;
@@ -119,7 +118,8 @@ static void the_free_of_a_large_block_with_uses_is_as_exact_as_any(void **state)
     api_end(&api);
 }
 
-/* A stream of a context of its own that announces the use of a block, which is freed; both then end. */
+/* A stream of a separate context announces the use of a block, which is freed; stream and context
+ * then end. */
 static void use_and_end(struct api *api)
 {
     CUcontext context = NULL, popped;
@@ -134,8 +134,8 @@ static void use_and_end(struct api *api)
     assert_int_equal(api->sim.cu.cuCtxDestroy_v2(context), 0);
 }
 
-/* It takes its events along before anybody has asked for them. The simulated driver gives handles of
- * what is gone at once, so each round's events meet those of the round before. */
+/* The context's end destroys its events before any query. The simulated driver reuses handles at
+ * once, so the events of each round have the handles of the previous one. */
 static void a_users_context_may_end_before_its_fence_is_asked_for(void **state)
 {
     struct api api;
@@ -150,7 +150,7 @@ static void a_users_context_may_end_before_its_fence_is_asked_for(void **state)
         if (round % 2 == 0) {
             assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
         } else {
-            assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK); /* fences what is free */
+            assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK); /* records a fence */
             assert_int_equal(api.sim.cu.cuStreamSynchronize(api.stream), 0);
             assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
             assert_int_equal(api_stats(&api).reserved_bytes, 0);
@@ -162,8 +162,8 @@ static void a_users_context_may_end_before_its_fence_is_asked_for(void **state)
     api_end(&api);
 }
 
-/* A context of the program's own, current; its first event has the handle that the pool's had in the one
- * before, which is gone. */
+/* Make a context of the program current; its first event has the handle of the pool's event in the
+ * previous, destroyed context. */
 static CUevent make_event_abroad(struct api *api, CUcontext *context)
 {
     CUevent event = NULL;
@@ -196,12 +196,12 @@ static void the_events_of_a_context_are_gone_with_it(void **state)
     api_use(&api, ptr, 5 * MIB, foreign);
     assert_int_equal(fallow_record_use(api.pool, ptr, foreign), FALLOW_OK);
     assert_int_equal(fallow_stream_retire(api.pool, foreign), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuEventQuery(event), 0); /* nobody has recorded it */
+    assert_int_equal(api.sim.cu.cuEventQuery(event), 0); /* not recorded by the pool */
     assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
     fallow_pool_destroy(api.pool);
     api.pool = NULL;
-    assert_int_equal(api.sim.cu.cuEventQuery(event), 0); /* nor destroyed it */
+    assert_int_equal(api.sim.cu.cuEventQuery(event), 0); /* nor destroyed */
     assert_int_equal(api.sim.cu.cuCtxDestroy_v2(context), 0);
     api_end(&api);
 }
@@ -235,7 +235,7 @@ static void a_sleep_and_a_destroy_wait_for_users_of_other_contexts(void **state)
             assert_int_equal(fallow_pool_sleep(api.pool, &request), FALLOW_OK);
             assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
         }
-        api_end(&api); /* asks the rule checker */
+        api_end(&api); /* also checks the rules */
     }
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the waits of an allocation on the host, and its status if it may not wait.
- */
+ * Owns: the waits of an allocation on the host, and its status if it may not wait. */
 #include "unit/pool/test_api.h"
 
 #include <pthread.h>
@@ -28,7 +27,7 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct ti
 #define USERS 5 /* more than the uses that a block names one by one */
 
 /* A stream of another context used a block and was destroyed without notice: only its own context
- * covers what it had been given. */
+ * covers the work. */
 static void wait_for_lost_foreign(bool has_many_users)
 {
     struct api api;
@@ -79,7 +78,7 @@ struct other_thread {
     fallow_status status;
 };
 
-/* Leaves memory that is free on its own default stream, which nobody else can name. */
+/* Free memory on the thread's own default stream, which no other thread can name. */
 static void *use_own_default_stream(void *context)
 {
     struct other_thread *thread = context;
@@ -121,7 +120,7 @@ static void another_threads_default_stream_does_not_end_a_wait(void **state)
     api_use(&api, ptr, 12 * MIB, api.other);
     assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
     uint64_t reserved = api_stats(&api).reserved_bytes, waits = api_stats(&api).wait_count;
-    /* More than the economy wants to hold: it waits for what can be fenced, and grows no further. */
+    /* More than the economy holds: it waits for fences instead of growing. */
     void *mine = api_alloc(&api, 12 * MIB, api.stream);
     api_use(&api, mine, 12 * MIB, api.stream);
     assert_true(api_stats(&api).wait_count > waits);
@@ -225,7 +224,8 @@ static void bound_end(struct bound *bound)
     api_end(&bound->api);
 }
 
-/* Check that the host has not waited since it had waited `waited_ns` in all, and that no wait was counted. */
+/* Check that the host has not waited since it had waited `waited_ns` in all, and that no wait was
+ * counted. */
 static void expect_no_wait(struct bound *bound, uint64_t waited_ns, uint64_t counted)
 {
     assert_int_equal(flw_sim_read_ledger(&bound->api.sim).host_wait_ns - waited_ns, 0);

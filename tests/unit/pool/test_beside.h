@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a world of two devices in which every group of cases runs beside another thread's GLOBAL capture,
- * in each place; what must be so after each call.
+ * Owns: a world of two devices in which every group of cases runs beside another thread's GLOBAL
+ * capture, in each place; checks after each call.
  *
- * Every public function of the library appears in the program that includes this: tests/support/beside.sh
- * compares its symbols with what the library exports.
- */
+ * Every public function of the library appears in the program that includes this:
+ * tests/support/beside.sh compares its symbols with the exported ones. */
 #ifndef FLW_TESTS_UNIT_TEST_BESIDE_H
 #define FLW_TESTS_UNIT_TEST_BESIDE_H
 
@@ -21,7 +20,7 @@
 struct bed {
     struct api api;
     CUcontext context;
-    CUstream known; /* the pool has allocated on it; in FLW_BESIDE_KNOWN it is captured */
+    CUstream known; /* used by the pool; in FLW_BESIDE_KNOWN it is captured */
     struct flw_beside beside;
 };
 
@@ -77,7 +76,8 @@ static inline void begin_capture(struct bed *bed)
     flw_beside_begin(&bed->beside, &bed->api.sim, bed->beside.place, bed->known);
 }
 
-/* A pool that is made beside the capture, but for the place that it has to know. */
+/* Begin the capture, and create a pool beside it, or before it if the pool has to know
+ * the stream. */
 static inline void begin_capture_and_pool(struct bed *bed, const fallow_pool_config *config)
 {
     void *block = NULL;
@@ -102,7 +102,7 @@ static inline void begin_usual(struct bed *bed, enum flw_beside_place place)
     begin_capture_and_pool(bed, &config);
 }
 
-/* The pool ends beside the capture, which gives its graph; nothing is left. */
+/* End the pool beside the capture, which still yields its graph; nothing remains. */
 static inline void end_bed(struct bed *bed)
 {
     CUcontext current = NULL;
@@ -115,7 +115,8 @@ static inline void end_bed(struct bed *bed)
     api_end(&bed->api);
 }
 
-/* ---- the groups, in every place: each in a process of its own, since a failure leaves the capture open */
+/* ---- the groups, in every place: each in its own process, because a failure leaves the capture
+ * open */
 
 struct group {
     const char *name;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: every public call of a pool beside another thread's capture: it works, or answers CAPTURING with
- * nothing changed, and the capture goes on. Does not: arenas, layouts, publishing (test_beside_arena.c).
- */
+ * Owns: every public call of a pool beside another thread's capture: it succeeds, or returns
+ * CAPTURING without any change, and the capture continues. Does not: arenas, layouts, publishing
+ * (test_beside_arena.c). */
 #include "unit/pool/test_beside.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void *allocate(struct bed *bed, size_t bytes, CUstream stream)
     return ptr;
 }
 
-/* All that a stream was given is complete, and the host knows; no more a capture's business than the pool's. */
+/* Complete a stream's work, with a wait, in relaxed mode. */
 static void finish(struct bed *bed, CUstream stream)
 {
     const struct flw_driver *cu = &bed->api.sim.cu;
@@ -82,7 +82,7 @@ static void every_kind_of_pool_comes_and_goes(enum flw_beside_place place)
     const int peer = 1;
     begin_usual(&bed, place);
     fallow_pool_config config = api_config(&bed.api);
-    config.streams_may_die = 1; /* then no stream is asked, or waited for by itself */
+    config.streams_may_die = 1; /* then no stream is queried, or waited for by itself */
     if (is_near(&bed)) {
         DO(&bed, fallow_context_capture_begin());
     }
@@ -155,7 +155,7 @@ static void a_pool_is_abandoned(enum flw_beside_place place)
     DO(&bed, fallow_pool_abandon(bed.api.pool));
     assert_true(flw_beside_end(&bed.beside));
     assert_int_equal(flw_sim_print_violations(&bed.api.sim), 0);
-    flw_sim_close(&bed.api.sim); /* the memory goes with the world */
+    flw_sim_close(&bed.api.sim); /* released with the world */
 }
 
 /* ---- allocate, free */
@@ -228,7 +228,7 @@ static void a_full_pool_climbs_to_the_end(enum flw_beside_place place)
     config.on_oom = refuse_more;
     config.oom_context = &bed;
     begin_capture_and_pool(&bed, &config);
-    assert_int_equal(bed.api.sim.cu.cuCtxSetCurrent(NULL), 0); /* each section makes its own */
+    assert_int_equal(bed.api.sim.cu.cuCtxSetCurrent(NULL), 0); /* each section sets its own */
     for (unsigned round = 0; round < 4; round++) {
         CUstream stream = round % 2 == 0 ? bed.api.stream : bed.api.other;
         size_t bytes = (round + 2) * MIB;
@@ -255,7 +255,7 @@ static void a_captured_stream_is_refused(enum flw_beside_place place)
     void *ptr = NULL;
     begin_usual(&bed, place);
     CUstream captured = bed.beside.stream;
-    /* A stream of another device names no memory of this pool: its owner, the driver, is not asked. */
+    /* A stream of another device names no memory of this pool, and the driver is not queried. */
     if (is_near(&bed)) {
         fallow_stats before = api_stats(&bed.api);
         ANSWERS(&bed, fallow_alloc(bed.api.pool, 50 * MIB, captured, &ptr), FALLOW_CAPTURING);
@@ -277,14 +277,14 @@ static void memory_goes_back(enum flw_beside_place place)
     give(&bed, blocks[0], bed.api.stream);
     give(&bed, blocks[1], bed.api.other);
     WORKS(&bed, fallow_pool_poll(bed.api.pool));
-    for (unsigned i = 0; i < 2; i++) { /* what the first one fences the second finds complete */
+    for (unsigned i = 0; i < 2; i++) { /* the second call finds the first one's fences complete */
         fallow_status status = fallow_pool_trim(bed.api.pool, 0, 1000, &released);
         SURVIVES(&bed, "fallow_pool_trim");
         assert_true(status == FALLOW_OK || status == FALLOW_TIMEOUT);
         bed.api.sim.step(UINT64_MAX);
         sum += released;
     }
-    assert_true(sum >= 45 * MIB); /* a page may be shared with what is kept */
+    assert_true(sum >= 45 * MIB); /* kept memory may share a page */
     WORKS(&bed, fallow_pool_set_limit(bed.api.pool, 1024 * MIB));
     WORKS(&bed, fallow_pool_reset_peaks(bed.api.pool));
     give(&bed, allocate(&bed, 20 * MIB, bed.api.stream), bed.api.stream);
@@ -294,8 +294,8 @@ static void memory_goes_back(enum flw_beside_place place)
     end_bed(&bed);
 }
 
-/* A stream that was destroyed without a word is covered by its context alone: where another stream of that
- * is known to be captured its memory stays where it is. */
+/* Only its context covers a stream destroyed without notice: if another stream of that context is
+ * captured, its memory stays. */
 static void a_lost_stream_waits_for_the_capture(enum flw_beside_place place)
 {
     struct bed bed;
@@ -305,7 +305,7 @@ static void a_lost_stream_waits_for_the_capture(enum flw_beside_place place)
     give(&bed, allocate(&bed, 30 * MIB, bed.api.other), bed.api.other);
     assert_int_equal(bed.api.sim.cu.cuStreamDestroy_v2(bed.api.other), 0);
     assert_int_equal(bed.api.sim.cu.cuStreamCreate(&bed.api.other, CU_STREAM_NON_BLOCKING), 0);
-    if (place == FLW_BESIDE_STREAM) { /* which nothing else could know of */
+    if (place == FLW_BESIDE_STREAM) { /* only that one is unknown to the pool */
         DO(&bed, fallow_context_capture_begin());
     }
     WORKS(&bed, api_ask_elsewhere(&bed.api, bed.api.other));
@@ -392,7 +392,7 @@ static void memory_is_shared(enum flw_beside_place place)
     WORKS(&bed, fallow_pool_allow_peer(bed.api.pool, 1));
     WORKS(&bed, fallow_pool_deny_peer(bed.api.pool, 1));
     api_use(&bed.api, seen, 5000, bed.api.other); /* the wait is for the whole context */
-    if (place == FLW_BESIDE_STREAM) {             /* which nothing else could know of */
+    if (place == FLW_BESIDE_STREAM) {             /* only that one is unknown to the pool */
         DO(&bed, fallow_context_capture_begin());
     }
     ANSWERS(&bed, fallow_unimport(bed.api.pool, seen),
@@ -405,7 +405,7 @@ static void memory_is_shared(enum flw_beside_place place)
         end_bed(&bed);
         return;
     }
-    assert_true(flw_beside_end(&bed.beside)); /* what was refused works afterwards */
+    assert_true(flw_beside_end(&bed.beside)); /* refused calls succeed afterwards */
     assert_int_equal(fallow_unimport(bed.api.pool, seen), FALLOW_OK);
     api_end(&bed.api);
 }
@@ -428,7 +428,7 @@ static void a_pool_sleeps_or_says_why_not(enum flw_beside_place place)
     fallow_sleep_request request;
     begin_usual(&bed, place);
     void *block = allocate(&bed, 5 * MIB, bed.api.stream);
-    if (place == FLW_BESIDE_STREAM) { /* which nothing else could know of */
+    if (place == FLW_BESIDE_STREAM) { /* only that one is unknown to the pool */
         DO(&bed, fallow_context_capture_begin());
     }
     WORKS(&bed, fallow_pool_watch_sleep(bed.api.pool, agree, hear, NULL));

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proves: a pool in context order allocates a freed block again only when everything that any
- * stream of any live context had been given before the free is complete, with few events, without
- * waiting for a busy device within its bound, and never while something is captured. The streams of
- * these tests are known to the driver alone.
- */
+ * Proves: a pool in context order reuses a freed block only after all work queued before the free
+ * on any stream of any live context is complete, with few events, without waiting for a busy
+ * device within its bound, and never during a capture. Only the driver knows the streams of these
+ * tests. */
 #include "test_api.h"
 
 #include <pthread.h>
@@ -61,7 +60,7 @@ static uint64_t calls(const char *entry)
     return api.sim.call_count(entry);
 }
 
-/* Everything that the pool may allocate of a size without growing, for good: does it hold `ptr`? */
+/* Allocate everything of a size that needs no growth, for good; true if `ptr` is among it. */
 static bool comes_again(const void *ptr, size_t size, size_t count)
 {
     bool is_met = false;
@@ -161,8 +160,7 @@ static void a_busy_device_is_not_waited_for_within_the_bound(void **state)
     for (size_t i = 0; i < 60; i++) {
         free_block(allocate(4 * MIB));
     }
-    assert_true(api_stats(&api).peak_reserved_bytes <= 260 * MIB); /* what is allocated and the
-                                                                      slack */
+    assert_true(api_stats(&api).peak_reserved_bytes <= 260 * MIB); /* live bytes and the slack */
     assert_true(api_stats(&api).wait_count > 0);
     api_end(&api);
 }
@@ -196,7 +194,7 @@ static void nothing_is_recorded_asked_or_given_back_while_something_is_captured(
     assert_true(flw_sim_read_ledger(&api.sim).given_bytes > given);
     assert_false(comes_again(before, 4 * KIB, 1000));
     assert_int_equal(calls("cuCtxRecordEvent") + calls("cuEventQuery") + calls("cuMemFree_v2"), 0);
-    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0); /* it has survived */
+    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0); /* has survived */
     fallow_context_capture_end();
     free_many(30 * MIB, 8);
     assert_true(comes_again(before, 4 * KIB, 4000));
@@ -237,7 +235,7 @@ static void an_epoch_covers_the_work_of_every_live_context(void **state)
     free_many(4 * KIB, 256);
     assert_true(calls("cuCtxRecordEvent") >= 2);
     assert_false(comes_again(ptr, 4 * KIB, 1000));
-    /* Its end takes its events along. */
+    /* Its end destroys its events. */
     flw_contexts_remove(&api.sim.cu, second);
     struct flw_pool *pool = flw_pool_of(api.pool);
     flw_contexts_lock();
@@ -252,8 +250,8 @@ static void an_epoch_covers_the_work_of_every_live_context(void **state)
 static CUcontext ending;
 static unsigned dead_events_asked;
 
-/* Before the asker goes on to the events of other contexts, another thread finds the epoch complete, and
- * a third ends one of them. */
+/* Before the querying thread continues with the events of other contexts, another thread finds the
+ * epoch complete, and a third ends one of them. */
 static CUresult CUDAAPI ask_while_a_context_ends(CUevent event)
 {
     CUresult result = api.sim.cu.cuEventQuery(event);
@@ -292,7 +290,7 @@ static void no_event_is_asked_for_whose_context_ends_meanwhile(void **state)
     ending = second;
     dead_events_asked = 0;
     free_many(4 * KIB, 2000);
-    assert_null(ending); /* it did end */
+    assert_null(ending); /* did end */
     assert_int_equal(dead_events_asked, 0);
     api_end(&api);
 }
@@ -429,7 +427,7 @@ static void blocks_freed_by_a_thread_that_ends_come_back(void **state)
     assert_int_equal(api_stats(&api).reserved_bytes, 0);
     assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, 0);
     const struct flw_pool *pool = flw_pool_of(api.pool);
-    assert_false(flw_epoch_owns(pool, (uintptr_t)blocks[1])); /* it may be another's by now */
+    assert_false(flw_epoch_owns(pool, (uintptr_t)blocks[1])); /* may belong to others */
     api_end(&api);
 }
 
@@ -443,7 +441,7 @@ static void a_full_device_is_emptied_before_an_allocation_fails(void **state)
     give_work(api.stream);
     free_many(4 * MIB, 50);
     free_many(30 * KIB, 1000);
-    void *most = allocate(200 * MIB); /* not there unless all of that goes back to the driver */
+    void *most = allocate(200 * MIB); /* needs all of that back from the driver */
     void *ptr = NULL;
     assert_int_equal(fallow_alloc(api.pool, 200 * MIB, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
     assert_null(ptr);
@@ -484,7 +482,7 @@ static void a_request_that_may_not_grow_gives_nothing_away(void **state)
     assert_int_equal(fallow_alloc_request(api.pool, &request, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
     assert_int_equal(fallow_alloc_request(first, &request, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
     assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, given);
-    request.size_bytes = 2 * MIB; /* what it may have is there */
+    request.size_bytes = 2 * MIB; /* now the memory is available */
     assert_int_equal(fallow_alloc_request(api.pool, &request, NULL, &ptr), FALLOW_OK);
     fallow_pool_destroy(first);
     api_end(&api);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proves: a feature that the core has never heard of is told of all that happens in a pool where it is enlisted, and
- * only there; what it keeps back gives way before anybody is asked for memory; a cache that it refuses is not made.
- */
+ * Proves: a feature unknown to the core is notified of all events in pools that registered it, and
+ * only there; memory it holds back is released before a caller's callback; a cache that it refuses
+ * is not made. */
 #include "test_api.h"
 
 #include <unistd.h>
@@ -11,13 +11,13 @@
 #include "pool/pool.h"
 #include "pool/state/extension.h"
 
-/* What the feature of these tests was told. */
+/* Notifications of the test's feature. */
 static struct told {
     unsigned allocs, frees, uses, begins, ends, trims;
     unsigned caches, failures, releases, retired, polls, stops, finishes;
     struct flw_event last;
     bool refuses_caches, keeps_a_block;
-    unsigned callbacks_before_release; /* calls of on_oom that came first */
+    unsigned callbacks_before_release; /* earlier calls of on_oom */
 } told;
 
 static struct api api;
@@ -215,7 +215,7 @@ static void a_pool_where_it_is_not_enlisted_tells_a_feature_nothing(void **state
     end();
 }
 
-/* Whoever frees waits for nothing: a poll may have to, for what a sleep that failed has left. */
+/* A free never waits: a poll may, for the remains of a failed sleep. */
 static void the_free_of_an_exported_block_is_no_poll(void **state)
 {
     memset(&told, 0, sizeof told);

@@ -16,7 +16,7 @@ struct knock {
     atomic_bool began, ends;
 };
 
-/* Those who come while a turn is under way count themselves in and out. */
+/* Enter and leave repeatedly during a turn. */
 static void *knock(void *argument)
 {
     struct knock *knock = argument;
@@ -73,7 +73,8 @@ static void a_short_turn_leaves_a_sleeping_pool_asleep(void **state)
     flw_gate_leave(&gate);
     flw_gate_set(&gate, FLW_GATE_ASLEEP);
     flw_gate_hold(&gate);
-    assert_true(flw_gate_is_asleep(&gate)); /* what statistics and arenas ask in other threads */
+    assert_true(flw_gate_is_asleep(&gate)); /* as queried by statistics and arenas in other
+                                                threads */
     assert_int_equal(flw_gate_enter(&gate, true), FALLOW_ASLEEP);
     flw_gate_let_in(&gate);
     assert_true(flw_gate_is_asleep(&gate));

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a pool whose host memory for the slots of new slabs is at its end: a request that needs some
- * fails at once, having moved and grown next to nothing, and everything goes on as before.
- */
+ * Owns: a pool without host memory for the slots of new slabs: a request that needs them fails at
+ * once, with almost no move and growth, and everything continues as before. */
 #include "test_api.h"
 
 #include "pool/pool.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of the table of pools (pool/state/table.c): what a visitor finds in a pool that has just come.
- */
+ * Owns: tests of the table of pools (pool/state/table.c): a visitor's view of a new pool. */
 #include "unit/pool/test_api.h"
 
 #include <pthread.h>

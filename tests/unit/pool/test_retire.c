@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the end of a stream seen from inside: what other threads may still do with its handle while
- * and after it is retired. Its driver calls stop the threads where they are wanted.
- * Does not: test what a retire releases (test_api_edges.c, test_domain.c).
- */
+ * Owns: the end of a stream from inside: other threads' uses of its handle during and after its
+ * retire. Hooked driver calls stop the threads at chosen points.
+ * Does not: test the memory released by a retire (test_api_edges.c, test_domain.c). */
 #include "test_api.h"
 
 #include <pthread.h>
@@ -24,7 +23,7 @@ static struct bed {
     CUcontext context;
     sem_t has_recorded, has_freed, is_retired;
     bool has_fence; /* the retirer's own */
-    bool is_met;    /* the other thread has been at it */
+    bool is_met;    /* the other thread has run */
     atomic_bool recorded_late;
 } bed;
 
@@ -33,7 +32,7 @@ static bool is_retirer(void)
     return pthread_equal(pthread_self(), bed.retirer) != 0;
 }
 
-/* The other thread's record, if it comes to one, is under way until the retire is over. */
+/* The other thread's record, if any, lasts until the retire is over. */
 static CUresult record(CUevent event, CUstream stream)
 {
     if (stream == bed.dying && is_retirer()) {
@@ -46,7 +45,7 @@ static CUresult record(CUevent event, CUstream stream)
     return bed.cu->cuEventRecord(event, stream);
 }
 
-/* The last that a retire does with the driver: the other thread has its turn here. */
+/* The last driver call of a retire: here the other thread has its turn. */
 static CUresult exchange(CUstreamCaptureMode *mode)
 {
     if (is_retirer() && bed.has_fence && !bed.is_met) {
@@ -68,7 +67,7 @@ static void *free_and_trim(void *unused)
     return good ? unused : NULL;
 }
 
-/* It may be destroyed, and its handle be another stream's, as soon as the retire returns. */
+/* The stream may be destroyed, and its handle reused, as soon as the retire returns. */
 static void no_thread_records_on_a_stream_that_has_been_retired(void **state)
 {
     void *end = NULL;
@@ -104,11 +103,11 @@ static void no_thread_records_on_a_stream_that_has_been_retired(void **state)
 
 static struct {
     sem_t is_asked, is_retired;
-    bool is_query; /* ask for what is under way, else for a capture */
+    bool is_query; /* query outstanding work, else a capture */
     atomic_bool asked, retired_while_asked;
 } asking;
 
-/* The other thread's question: the retire has all the time it wants to be over before the answer. */
+/* The other thread's query: the retire may finish before its answer. */
 static void dwell(CUstream stream, bool is_query)
 {
     if (stream != bed.dying || is_retirer() || is_query != asking.is_query ||
@@ -159,7 +158,7 @@ static void retire_while_a_sleep_asks(bool is_query)
     assert_int_equal(fallow_free(bed.api.pool, block, bed.dying), FALLOW_OK);
     pool->driver.cuStreamIsCapturing = is_capturing;
     pool->driver.cuStreamQuery = query;
-    pool->driver.cuCtxRecordEvent = NULL; /* else no stream of the context is asked */
+    pool->driver.cuCtxRecordEvent = NULL; /* else no stream of the context is queried */
     assert_int_equal(pthread_create(&bed.helper, NULL, sleep_at_once, &bed), 0);
     sem_wait(&asking.is_asked);
     assert_int_equal(fallow_stream_retire(bed.api.pool, bed.dying), FALLOW_OK);
@@ -218,7 +217,7 @@ static void no_thread_asks_about_a_stream_that_may_have_died(void **state)
     api_end(&bed.api);
 }
 
-/* The pool never saw the new one: a fence on it would say nothing about the old one's work. */
+/* The pool never saw the new stream: a fence on it does not cover the old one's work. */
 static void a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_it(void **state)
 {
     struct api api;
@@ -230,7 +229,7 @@ static void a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_i
     void *block = api_alloc(&api, 6 * MIB, first);
     api_use(&api, block, 6 * MIB, first);
     assert_int_equal(fallow_free(api.pool, block, first), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(first), 0); /* its work goes on */
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(first), 0); /* its work continues */
     assert_int_equal(api.sim.cu.cuStreamCreate(&api.stream, CU_STREAM_NON_BLOCKING), 0);
     assert_ptr_equal(api.stream, first);
     assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
@@ -245,7 +244,7 @@ static void a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_i
     api_end(&api);
 }
 
-/* ---- a block on its way out of quarantine */
+/* ---- a block leaving quarantine */
 
 static CUresult copy_and_dwell(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
@@ -293,7 +292,7 @@ static void no_thread_frees_on_a_stream_that_has_been_retired(void **state)
     api_end(&bed.api);
 }
 
-/* On the simulated driver, which tells; the block stays its owner's. */
+/* The simulated driver detects destroyed handles; the block keeps its owner. */
 static void a_retired_and_destroyed_streams_handle_is_refused_by_every_call(void **state)
 {
     struct api api;

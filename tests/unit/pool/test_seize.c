@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how a pool's caches are seized: one barrier for all of them, no lock that anybody else needs held
- * over the wait for an owner, and what happens when the kernel refuses the barrier.
- * Does not: race (tests/stress), or ask a kernel: the barrier is wrapped here, counted and refused.
- */
+ * Owns: locking all caches of a pool: one barrier for all of them, no shared lock held while
+ * waiting for an owner, and the fallback after the kernel refuses the barrier.
+ * Does not: race (tests/stress), or call the kernel: the barrier is wrapped here, counted and
+ * refused. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -153,7 +153,7 @@ struct crowd {
     atomic_uint failures;
 };
 
-/* An assertion of cmocka ends the thread that it began in, and no other. */
+/* An assertion of cmocka ends only the thread in which it fails. */
 static void expect(struct crowd *crowd, int answer)
 {
     atomic_fetch_add(&crowd->failures, answer != 0);
@@ -168,7 +168,7 @@ static void *drain_meanwhile(void *argument)
     return NULL;
 }
 
-/* What takes the pool's lock, and the lock of every cache but the held one's. */
+/* Take the pool's lock, and the lock of every cache except the held one. */
 static void *pass_by(void *argument)
 {
     struct crowd *crowd = argument;
@@ -183,14 +183,14 @@ static void *pass_by(void *argument)
         expect(crowd, fallow_free(bed->api.pool, block, bed->streams[i]));
     }
     sem_post(&crowd->has_passed);
-    return NULL; /* its caches go with it: that waits for the drain */
+    return NULL; /* its caches end with it, after the drain */
 }
 
 static bool passes_soon(struct crowd *crowd)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 60; /* else it hangs: the test only has to end */
+    until.tv_sec += 60; /* else it hangs: only to end the test */
     int result;
     while ((result = sem_timedwait(&crowd->has_passed, &until)) != 0 && errno == EINTR) {
     }
@@ -217,7 +217,7 @@ static void no_thread_waits_for_one_that_waits_for_an_owner(void **state)
     while (__atomic_load_n(&crowd.held->hot.key, __ATOMIC_ACQUIRE) == open_key) {
         usleep(100);
     }
-    usleep(2000); /* it waits by now; if not yet, the test is none, but right */
+    usleep(2000); /* it waits by now; otherwise the test passes without testing */
     assert_int_equal(pthread_create(&passer, NULL, pass_by, &crowd), 0);
     bool has_passed = passes_soon(&crowd);
     bool is_drained = atomic_load(&crowd.is_drained);
@@ -226,12 +226,12 @@ static void no_thread_waits_for_one_that_waits_for_an_owner(void **state)
     pthread_join(passer, NULL);
     assert_true(has_passed);
     assert_int_equal(atomic_load(&crowd.failures), 0);
-    assert_false(is_drained); /* it has waited for the owner */
+    assert_false(is_drained); /* has waited for the owner */
     assert_true(atomic_load(&crowd.is_drained));
     end(&bed);
 }
 
-/* Cancelled, deferred as it is by default, before it begins. */
+/* Drain, cancelled (deferred, the default) before it begins. */
 static void *drain_cancelled(void *argument)
 {
     struct crowd *crowd = argument;
@@ -243,7 +243,7 @@ static void *drain_cancelled(void *argument)
     return NULL;
 }
 
-/* Else the caches stay seized for good, and whoever seizes next waits for ever. */
+/* Otherwise the caches stay locked for good, and the next thread waits for ever. */
 static void a_cancelled_thread_ends_when_its_call_has(void **state)
 {
     struct bed bed;
@@ -256,13 +256,14 @@ static void a_cancelled_thread_ends_when_its_call_has(void **state)
     struct flw_asym *asym = &flw_tls_cache->asym;
     flw_asym_enter(asym);
     assert_int_equal(pthread_create(&drainer, NULL, drain_cancelled, &crowd), 0);
-    usleep(20000); /* it sleeps between two looks by now; if not yet, the test is none, but right */
+    usleep(20000); /* it sleeps between two checks by now; otherwise the test passes without
+                       testing */
     bool is_drained = atomic_load(&crowd.is_drained);
     flw_asym_leave(asym);
     void *result;
     pthread_join(drainer, &result);
     assert_ptr_equal(result, PTHREAD_CANCELED);
-    assert_false(is_drained); /* it has waited for the owner */
+    assert_false(is_drained); /* has waited for the owner */
     assert_true(atomic_load(&crowd.is_drained));
     assert_int_equal(atomic_load(&crowd.failures), 0);
     end(&bed);
@@ -304,7 +305,7 @@ static void a_refused_barrier_ends_all_hits(void **state)
     end(&bed);
 }
 
-/* The recorder has rings of its own, whose owners it orders by barriers. */
+/* The recorder orders the owners of its rings by barriers too. */
 static void a_recording_goes_on_without_barriers(void **state)
 {
     struct bed bed;

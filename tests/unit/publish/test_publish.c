@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a process posts of its pools: equal to what it says of itself while nobody is inside, and
- * harmless whatever else goes on. Does not: show it (test_top.py).
- */
+ * Owns: the published statistics of a process: equal to its own queries while no call is running,
+ * and harmless at any time. Does not: show them (test_top.py). */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -19,7 +18,7 @@
 #include "support/trim.h"
 #include "unit/pool/test_api.h"
 
-#define ANSWER_NS UINT64_C(30000000000) /* a machine under load takes its time */
+#define ANSWER_NS UINT64_C(30000000000) /* a busy machine takes its time */
 
 static char folder[64];
 
@@ -31,7 +30,7 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    return rmdir(folder); /* and nothing was left in it */
+    return rmdir(folder); /* and the folder was empty */
 }
 
 static char last_line[FLW_STATS_FILE_MESSAGE_BYTES];
@@ -139,7 +138,7 @@ static void expect_stats(const struct flw_stats_page_pool *pool, fallow_pool *ha
 #undef EQUAL
 }
 
-/* What the tables say adds up to what the pool says. */
+/* Check that the tables add up to the pool's totals. */
 static void expect_sums(const struct flw_stats_page_pool *pool)
 {
     const uint64_t *value = pool->value;
@@ -442,7 +441,7 @@ static void what_cannot_be_published_is_told_in_one_line(void **state)
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;
-    small.rlim_cur = 8192; /* as a full file system does, the file does not get its bytes */
+    small.rlim_cur = 8192; /* like a full file system, the limit refuses the file its bytes */
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     fallow_status status = fallow_publish_start(&config);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
@@ -450,7 +449,7 @@ static void what_cannot_be_published_is_told_in_one_line(void **state)
     assert_int_equal(line_count, 2);
     config.struct_size = 1;
     assert_int_equal(fallow_publish_start(&config), FALLOW_VERSION);
-    struct api bed; /* the program goes on */
+    struct api bed; /* the program continues */
     api_begin_with_pool(&bed);
     api_free(&bed, api_alloc(&bed, 5000, bed.stream), bed.stream);
     api_end(&bed);
@@ -485,7 +484,7 @@ static void the_child_of_a_fork_publishes_when_it_asks(void **state)
         int code = 0;
         code |= state_of(getpid()) != FLW_STATS_FILE_ABSENT ? 1 : 0;
         code |= state_of(getppid()) != FLW_STATS_FILE_OK ? 2 : 0;
-        fallow_publish_stop(); /* its parent's is not its own */
+        fallow_publish_stop(); /* the parent's page is not its own */
         code |= state_of(getppid()) != FLW_STATS_FILE_OK ? 4 : 0;
         code |= fallow_publish_start(&config) != FALLOW_OK ? 8 : 0;
         code |= state_of(getpid()) != FLW_STATS_FILE_OK ? 16 : 0;
@@ -502,7 +501,8 @@ static void the_child_of_a_fork_publishes_when_it_asks(void **state)
     api_end(&bed);
 }
 
-/* Publishes in a child that then ends as `how` says; the state of its stats file afterwards. */
+/* Publish in a child that then ends in the way `how`; return the state of its stats file
+ * afterwards. */
 static enum flw_stats_file_state state_after(int how)
 {
     pid_t child = fork();
@@ -602,7 +602,7 @@ static void it_can_be_watched_while_pools_and_arenas_come_and_go(void **state)
     for (int i = 0; i < 12; i++) {
         struct flw_stats_page stats_page;
         look(&stats_page);
-        assert_true(stats_page.pool_total >= 1); /* those that came while it looked, too */
+        assert_true(stats_page.pool_total >= 1); /* including pools created meanwhile */
         assert_int_equal(stats_page.pool_total, stats_page.pool_count);
         const uint64_t *value = stats_page.pools->value;
         assert_true(value[FLW_VALUE_reserved_bytes] <= value[FLW_VALUE_limit_bytes]);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the stats file: what a reader refuses, who may remove what, and that nothing which comes out of a
- * file is believed.
- */
+ * Owns: the stats file: files that a reader refuses, permission to remove files, and no trust in
+ * any file's contents. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -109,13 +108,13 @@ static void a_torn_page_is_refused(void **state)
     flw_stats_file_answer(&stats_file, 1, "the whole of it", 15);
     assert_int_equal(flw_stats_file_open(&reader, folder, &self), FLW_STATS_FILE_OK);
     assert_int_equal(flw_stats_file_read(&reader, scratch, &count), FLW_STATS_FILE_OK);
-    for (off_t at = 0; at < 15; at += 7) { /* half of an older one: any byte of it is enough */
+    for (off_t at = 0; at < 15; at += 7) { /* half of an older one: any byte of it suffices */
         unsigned char *body = (unsigned char *)stats_file.header + BODY_OFFSET;
         body[at] ^= 1;
         assert_int_equal(flw_stats_file_read(&reader, scratch, &count), FLW_STATS_FILE_TORN);
         body[at] ^= 1;
     }
-    atomic_fetch_add(&stats_file.header->sequence, 1); /* its writer is at it */
+    atomic_fetch_add(&stats_file.header->sequence, 1); /* a write is in progress */
     assert_int_equal(flw_stats_file_read(&reader, scratch, &count), FLW_STATS_FILE_TORN);
     atomic_fetch_sub(&stats_file.header->sequence, 1);
     stats_file.header->body_bytes = FLW_STATS_FILE_BODY_BYTES + 1;
@@ -126,7 +125,7 @@ static void a_torn_page_is_refused(void **state)
     flw_stats_file_remove(&stats_file);
 }
 
-/* A child writes without end, all bytes of a body alike; what is read whole is alike. */
+/* A child writes without end, all bytes of a body equal; a successful read has equal bytes too. */
 static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
 {
     struct flw_stats_file stats_file;
@@ -136,11 +135,11 @@ static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
     assert_true(stops != MAP_FAILED);
     post(&stats_file);
     assert_int_equal(flw_stats_file_open(&reader, folder, &self), FLW_STATS_FILE_OK);
-    /* The stats file is not the child's, so it maps the file itself. */
+    /* The stats file is not the child's, so the child maps the file itself. */
     pid_t child = fork();
     if (child == 0) {
         static unsigned char alike[FLW_STATS_FILE_BODY_BYTES];
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it is not to outlive a test that fails */
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* must not outlive a failing test */
         int file = open(path_of(&self), O_RDWR);
         struct flw_stats_file its = {.header = mmap(NULL, FLW_STATS_FILE_BYTES,
                                                     PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)};
@@ -157,7 +156,7 @@ static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
         enum flw_stats_file_state answer = flw_stats_file_read(&reader, scratch, &count);
         if (answer == FLW_STATS_FILE_TORN) {
             torn++;
-            usleep(i < 200 ? 0 : 100); /* the child stands still in the middle of an answer */
+            usleep(i < 200 ? 0 : 100); /* the child is stopped in the middle of a write */
             continue;
         }
         assert_int_equal(answer, FLW_STATS_FILE_OK);
@@ -293,7 +292,7 @@ static void names_are_read_strictly(void **state)
 
 /* ---- life */
 
-/* The lowest one that is free: what is opened and kept moves it. */
+/* Return the lowest free descriptor, which a leak would increase. */
 static int next_descriptor(void)
 {
     int file = dup(STDERR_FILENO);
@@ -324,7 +323,7 @@ static void copies_of_the_library_have_a_board_each(void **state)
     assert_int_equal(mkdir(folder, 0700), 0);
 }
 
-/* Runs `act` in a child that has posted a stats file, and waits for it. */
+/* Run `act` in a child that has published a stats file, and wait for it. */
 static void in_a_child(void (*act)(struct flw_stats_file *stats_file),
                        struct flw_stats_file_name *out_name)
 {
@@ -378,8 +377,8 @@ static void a_board_whose_process_is_gone_is_stale_and_swept(void **state)
     flw_stats_file_remove(&stats_file);
 }
 
-/* A process that closes all descriptors, whoever opened them, and forks a child that outlives it. The
- * child answers over `report`: 's' where the stats file is stale once its process is gone. */
+/* Close all descriptors, including others', and fork a child that outlives the process. The child
+ * reports over `report`: 's' if the stats file is stale after the process. */
 static void outlive(int report)
 {
     struct flw_stats_file stats_file;
@@ -395,14 +394,14 @@ static void outlive(int report)
         }
     }
     if (open_state(&name) != FLW_STATS_FILE_OK) {
-        _exit(2); /* it hangs on no descriptor */
+        _exit(2); /* independent of any descriptor */
     }
     pid_t child = fork();
     if (child == 0) {
         close(ends[1]);
         (void)!read(ends[0], &byte, 1); /* until the parent is gone */
         for (int i = 0; i < 20000 && open_state(&name) == FLW_STATS_FILE_OK; i++) {
-            usleep(1000); /* its end closes pipes before it drops locks, or after */
+            usleep(1000); /* a process closes pipes before or after it releases locks */
         }
         byte = open_state(&name) == FLW_STATS_FILE_STALE ? 's' : 'w';
         (void)!write(report, &byte, 1);
@@ -442,7 +441,8 @@ static void foreign_files_of_such_a_name_stay(void **state)
     assert_true(file >= 0);
     assert_int_equal(write(file, "somebody's own text", 19), 19);
     close(file);
-    snprintf(draft, sizeof draft, "%s~", path_of(&name)); /* of one that died while it made it */
+    snprintf(draft, sizeof draft, "%s~", path_of(&name)); /* of a process that was killed while
+                                                              creating it */
     file = open(draft, O_RDWR | O_CREAT, 0600);
     assert_true(file >= 0);
     close(file);

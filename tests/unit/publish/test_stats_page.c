@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the stats page's form: what is written is read, and nothing of what is broken is believed.
- */
+ * Owns: the format of the stats page: written pages are readable, and broken ones are refused. */
 #include "support/test.h"
 
 #include <stdbool.h>
@@ -12,7 +11,7 @@
 #include "publish/stats_page.h"
 
 static unsigned char
-    scratch[2 * FLW_STATS_FILE_BODY_BYTES]; /* room for three pools with all they may have */
+    scratch[2 * FLW_STATS_FILE_BODY_BYTES]; /* room for three pools of the largest size */
 
 static struct flw_stats_page_pool pool_of(uint64_t *random)
 {
@@ -79,7 +78,7 @@ static void a_bulletin_is_read_as_it_was_written(void **state)
     flw_stats_page_drop(&stats_page);
 }
 
-/* Room for call stacks is not taken from the tables of pools to come. */
+/* Call stacks take no room from the tables of later pools. */
 static void call_stacks_leave_half_of_a_board(void **state)
 {
     enum {
@@ -116,7 +115,7 @@ static void pools_that_do_not_fit_are_counted_and_left_out(void **state)
     bool was_bare = false, was_out = false;
     size_t all = write_pools(scratch, sizeof scratch, pools, 3);
     for (size_t capacity = 64; capacity <= all; capacity += 8) {
-        unsigned char *bytes = malloc(capacity); /* a sanitizer sees what goes beyond */
+        unsigned char *bytes = malloc(capacity); /* a sanitizer detects writes past its end */
         assert_non_null(bytes);
         size_t count = write_pools(bytes, capacity, pools, 3);
         assert_true(count <= capacity);
@@ -145,7 +144,7 @@ static void records_of_a_later_version_are_skipped_at_their_end(void **state)
     }
     *at++ = 1;
     *at++ = 1;
-    *at++ = 12345; /* not known to us */
+    *at++ = 12345; /* unknown to us */
     *at++ = FLW_VALUE_COUNT + 1 + tail;
     for (uint64_t i = 0; i < FLW_VALUE_COUNT; i++) {
         *at++ = pool.value[i] = i + 1;
@@ -208,7 +207,7 @@ static void a_broken_bulletin_is_refused(void **state)
         assert_false(flw_stats_page_read(&stats_page, bytes, cut));
         free(bytes);
     }
-    for (int i = 0; i < 4000; i++) { /* it may be one by chance: it is only not to crash */
+    for (int i = 0; i < 4000; i++) { /* may be valid by chance: only must not crash */
         memcpy(copy, scratch, count);
         for (uint64_t n = 1 + flw_test_random(&random) % 4; n > 0; n--) {
             size_t at = flw_test_random(&random) % (n == 1 ? count : 400);

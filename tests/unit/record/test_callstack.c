@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tests of call stacks as C has them; those of Python are in tests/python.
- */
+ * Owns: the tests of C call stacks; tests/python has those of Python. */
 #include "support/test.h"
 
 #include <pthread.h>

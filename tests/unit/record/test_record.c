@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a recording is made of, piece by piece: checksums, the clock.
- */
+ * Owns: the parts of a recording: checksums, the clock. */
 #include "support/test.h"
 
 #include "record/crc32c.h"

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a recording of a pool says, read back with the trace library: every call, what was there
- * before, captures, failures, what is lost.
- */
+ * Owns: the contents of a pool's recording, read back with the trace library: every call, initial
+ * blocks, captures, failures, lost records. */
 #include "unit/record/test_recorder.h"
 #include "support/trim.h"
 
 #include <signal.h>
 #include <sys/stat.h>
 
-/* ---- what is on record */
+/* ---- recorded events */
 
 static void every_size_and_both_streams_are_on_record_in_order(void **state)
 {
@@ -300,7 +299,7 @@ static void a_dump_has_the_mode_of_other_new_files(void **state)
     assert_int_equal(facts.st_size, 0);
     assert_int_equal(unlink(left), 0);
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
-    end_bed(&bed); /* nothing else lies there */
+    end_bed(&bed); /* the folder has no other file */
 }
 
 static void a_signal_dumps_the_flight_recorder(void **state)
@@ -330,7 +329,7 @@ static void a_signal_dumps_the_flight_recorder(void **state)
     end_bed(&bed);
 }
 
-/* ---- what is lost is told */
+/* ---- lost records are reported */
 
 static void a_full_ring_says_how_many_records_were_lost(void **state)
 {
@@ -340,7 +339,7 @@ static void a_full_ring_says_how_many_records_were_lost(void **state)
     struct bed bed;
     uint64_t lost = 0;
     begin_bed(&bed);
-    start(&bed, 0, 1); /* 128 records: they come faster than any flusher */
+    start(&bed, 0, 1); /* 128 records: written faster than any flusher */
     for (int i = 0; i < PAIRS; i++) {
         free_block(&bed, api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
     }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the tests of recordings share: a pool, a file in a folder of its own, reading it back.
- */
+ * Owns: the common part of recording tests: a pool, a file in its own folder, reading it back. */
 #ifndef FLW_TESTS_UNIT_TEST_RECORDER_H
 #define FLW_TESTS_UNIT_TEST_RECORDER_H
 

@@ -21,7 +21,7 @@ static void a_full_disk_ends_the_recording_and_not_the_pool(void **state)
     fallow_record_config config = file_config(&bed);
     config.path = "/dev/full";
     fallow_status status = fallow_record_start(bed.api.pool, &config, &bed.recorder);
-    if (status == FALLOW_OK) { /* what is written first is small: it may stay behind a little */
+    if (status == FALLOW_OK) { /* the first write is small and may be delayed */
         void *ptr = api_alloc(&bed.api, 5000, bed.api.stream);
         assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_IO);
         free_block(&bed, ptr, bed.api.stream);
@@ -32,7 +32,7 @@ static void a_full_disk_ends_the_recording_and_not_the_pool(void **state)
     assert_non_null(strstr(bed.api.log, "/dev/full"));
     assert_non_null(strstr(bed.api.log, "No space left"));
     free_block(&bed, api_alloc(&bed.api, 5000, bed.api.stream), bed.api.stream);
-    start(&bed, 0, 0); /* it can be recorded anew */
+    start(&bed, 0, 0); /* recording can start again */
     flw_trace_destroy(stop_and_read(&bed));
     end_bed(&bed);
 }
@@ -104,7 +104,7 @@ static void *stop_meanwhile(void *argument)
     return NULL;
 }
 
-/* A pipe that nobody reads yet, so that its end waits. */
+/* A pipe without a reader so far, so that the end of the recording waits. */
 static int start_into_pipe(struct bed *bed)
 {
     assert_int_equal(mkfifo(bed->path, 0600), 0);
@@ -128,7 +128,8 @@ static void read_until_over(int fd, const struct ending *ending)
     }
 }
 
-/* What ends may have to detach caches yet, should the file fail, and must not detach another's. */
+/* An ending recording may still have to detach caches, should the file fail, and must not detach
+ * those of another. */
 static void no_recording_begins_before_another_has_ended(void **state)
 {
     struct bed bed;
@@ -180,7 +181,7 @@ static void an_abandoned_pool_leaves_a_file_with_an_end(void **state)
     (void)api_alloc(&bed.api, 5000, bed.api.stream);
     fallow_pool_abandon(bed.api.pool);
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
-    for (bool is_whole = false; !is_whole; usleep(1000)) { /* its thread ends it by itself */
+    for (bool is_whole = false; !is_whole; usleep(1000)) { /* its thread ends it */
         struct flw_trace *trace = flw_recording_read_file(bed.path);
         is_whole = trace->truncation == NULL;
         assert_true(!is_whole || trace->event_count == 1);
@@ -219,7 +220,7 @@ static void the_child_of_a_fork_leaves_the_file_to_its_parent(void **state)
 
 #define PAIRS 3000 /* between two flushes */
 
-/* Says to its parent what it has flushed, a flush after another, until it is killed. */
+/* Report the flushed records to the parent, flush after flush, until killed. */
 static void record_until_killed(struct bed *bed, _Atomic uint64_t *flushed)
 {
     flw_sim_renew();
@@ -234,7 +235,7 @@ static void record_until_killed(struct bed *bed, _Atomic uint64_t *flushed)
     }
 }
 
-/* What was handed over is there, whole; of what came after it at most what had no chunk yet lacks. */
+/* Flushed records are complete; of later ones at most one chunk is missing. */
 static void a_killed_program_loses_at_most_what_was_in_no_chunk(void **state)
 {
     _Atomic uint64_t *flushed =
@@ -267,7 +268,8 @@ static void a_killed_program_loses_at_most_what_was_in_no_chunk(void **state)
     assert_int_equal(munmap((void *)flushed, sizeof *flushed), 0);
 }
 
-/* Nobody flushes for it. A child records and is killed; what it had done some time before is there. */
+/* Without a flush by the program: a child records and is killed; its calls up to shortly before
+ * are in the file. */
 static void what_a_killed_program_did_some_time_before_is_there(void **state)
 {
     struct bed bed;
@@ -312,7 +314,7 @@ struct worker {
     struct bed *bed;
     atomic_bool *is_over;
     CUstream stream;
-    _Atomic(void *) *exchange; /* blocks that go from thread to thread */
+    _Atomic(void *) *exchange; /* blocks exchanged between threads */
     atomic_uint_least64_t allocated;
     unsigned seed;
 };
@@ -348,7 +350,7 @@ static uint64_t count_allocated(struct worker *workers, int count)
     return sum;
 }
 
-/* 3 ms, and longer where the machine is busy elsewhere: until some of them have got on. */
+/* Wait 3 ms, or longer on a busy machine, until some of them have made progress. */
 static void let_them_work(struct worker *workers, int count)
 {
     uint64_t before = count_allocated(workers, count);
@@ -393,7 +395,7 @@ static void recordings_begin_and_end_while_threads_work(void **state)
         struct flw_trace *trace = flw_recording_read_file(bed.path);
         assert_null(trace->truncation);
         assert_int_equal(flw_recording_count(trace, FLW_TRACE_DROP), 0);
-        /* a call that was under way when the recording began may lack its half */
+        /* a call in progress at the start of the recording may lack its allocation */
         assert_in_range(trace->unknown_free_count, 0, THREADS);
         assert_in_range(trace->lost_free_count, 0, THREADS);
         assert_true(trace->event_count > 0);

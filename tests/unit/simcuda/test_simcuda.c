@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the simulated driver's own tests: that its scheduler, its checker and its accounts do what
- * fallow/simcuda.h says. Does not: compare it with CUDA; the conformance cases do.
- */
+ * Owns: the simulated driver's own tests: scheduler, checker and accounts behave as documented in
+ * fallow/simcuda.h. Does not: compare it with CUDA; the conformance cases do. */
 #include "unit/simcuda/test_simcuda.h"
 
 #include <pthread.h>
@@ -415,7 +414,7 @@ static void the_ledger_counts_where_the_host_stops(void **state)
     assert_true(flw_sim_read_ledger(&sim).host_wait_ns >= waited_ns + 1000);
 }
 
-/* An allocator that asks for its oldest event at each request is no host that waits. */
+/* An allocator that queries its oldest event at each request is not a waiting host. */
 static void questions_with_work_or_time_between_them_do_not_move_the_clock(void **state)
 {
     for (unsigned is_time = 0; is_time < 2; is_time++) {
@@ -476,7 +475,7 @@ static void fork_in_kernel(flw_sim_launch *launch, void **parameters)
     fork_once(parameters);
 }
 
-/* The child returns into the call that it was forked in, and has no driver from then on. */
+/* The child returns into the call in which it was forked, and has no driver afterwards. */
 static void expect_return_in_both(CUstream stream, CUresult result)
 {
     if (forked == 0) {

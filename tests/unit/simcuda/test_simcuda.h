@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the simulated driver's own tests share: the driver, a world, short ways to its calls.
- */
+ * Owns: the common part of the simulated driver's tests: the driver, a world, helpers for its
+ * calls. */
 #ifndef FLW_TESTS_UNIT_TEST_SIMCUDA_H
 #define FLW_TESTS_UNIT_TEST_SIMCUDA_H
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the simulated driver's memory: mappings, handles that move or are shared, what is listed.
- */
+ * Owns: the simulated driver's memory: mappings, moved and shared handles, lists. */
 #include "unit/simcuda/test_simcuda.h"
 
 #include <fcntl.h>
@@ -87,7 +86,7 @@ static void an_exported_handle_imports_as_the_same_memory(void **state)
     assert_int_equal(flw_sim_read_ledger(&sim).given_bytes, 0);
 }
 
-/* In the child: import, look, change. The exit status says what went wrong. */
+/* In the child: import, check, change. Returns the exit status of the first error. */
 static int use_in_child(int file)
 {
     CUmemGenericAllocationHandle imported;
@@ -141,7 +140,7 @@ static void another_process_sees_the_bytes_of_an_exported_handle(void **state)
     close(file);
 }
 
-/* The signal that ends a process of its own which reads, or writes, there; 0: none does. */
+/* Return the signal that ends a process that reads, or writes, there; 0: none. */
 static int signal_of_touch(uint64_t address, bool is_write)
 {
     int status = 0;
@@ -184,7 +183,7 @@ static void the_host_cannot_touch_what_is_the_devices(void **state)
 {
     static const char *const profiles[] = {NULL, "host-pageable"};
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-    skip(); /* whose shadow may lie at these addresses */
+    skip(); /* the sanitizer's shadow may be at these addresses */
 #endif
     for (unsigned i = 0; i < 2; i++) {
         CUmemGenericAllocationHandle handle;
@@ -196,7 +195,7 @@ static void the_host_cannot_touch_what_is_the_devices(void **state)
         ASSERT_OK(sim.cu.cuMemAlloc_v2(&plain, HANDLE_BYTES));
         ASSERT_OK(sim.cu.cuMemAllocAsync(&pooled, HANDLE_BYTES, NULL));
         ASSERT_OK(sim.cu.cuMemHostAlloc(&pinned, 4096, 0));
-        ASSERT_OK(sim.cu.cuMemsetD8_v2(plain, 1, HANDLE_BYTES)); /* it has contents */
+        ASSERT_OK(sim.cu.cuMemsetD8_v2(plain, 1, HANDLE_BYTES)); /* has contents */
         assert_int_equal(signal_of_touch(mapped, false), SIGSEGV);
         assert_int_equal(signal_of_touch(plain, false), SIGSEGV);
         assert_int_equal(signal_of_touch(pooled, false), SIGSEGV);
@@ -255,7 +254,7 @@ static void what_is_given_is_listed_by_address(void **state)
     assert_int_equal(extents[first_at].kind, FLW_SIM_EXTENT_MAPPED);
     assert_int_equal(extents[first_at + 1].address, at + 3ull * HANDLE_BYTES);
     assert_int_equal(extents[first_at + 1].bytes, HANDLE_BYTES);
-    assert_int_equal(sim.get_extents(0, extents, 1), 3); /* told, not written */
+    assert_int_equal(sim.get_extents(0, extents, 1), 3); /* counted, not written */
     assert_int_equal(sim.get_extents(1, extents, 4), 0); /* no such device */
     CUstream stream = make_stream();
     CUdeviceptr pooled;
