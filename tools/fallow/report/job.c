@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "trace/io/codec.h"
+
 #include "common/tool_host.h"
 
 /* ---- files of a job ---- */
@@ -37,21 +39,10 @@ static uint64_t find_word(const char *text, const char *end)
 /* Return the end of "snapshot_3" in "snapshot_3.pickle.xz". */
 static const char *find_stem_end(const char *base)
 {
-    static const char *const packed[] = {".xz", ".gz", ".zst"};
-    const char *end = base + strlen(base);
-    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
-        size_t bytes = strlen(packed[i]);
-        if ((size_t)(end - base) > bytes && strcmp(end - bytes, packed[i]) == 0) {
-            end -= bytes;
-            break;
-        }
-    }
-    for (const char *at = end; at > base; at--) {
-        if (at[-1] == '.') {
-            return at - 1 == base ? end : at - 1;
-        }
-    }
-    return end;
+    bool is_packed = flw_packer_tell(base) != FLW_CODEC_PLAIN;
+    const char *end = is_packed ? strrchr(base, '.') : base + strlen(base);
+    const char *dot = memrchr(base, '.', (size_t)(end - base));
+    return dot == NULL || dot == base ? end : dot;
 }
 
 uint64_t flw_job_rank_of_path(const char *path, bool *says_rank)
