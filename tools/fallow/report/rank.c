@@ -142,7 +142,7 @@ struct list {
 
 static void pass_list(struct form *form, const char *key, pass pass_item, struct list *list)
 {
-    size_t capacity = 0;
+    size_t room = 0;
     if (form->out != NULL) {
         flw_json_begin(form->out, key, '[');
         for (size_t i = 0; i < list->count; i++) {
@@ -154,8 +154,11 @@ static void pass_list(struct form *form, const char *key, pass pass_item, struct
     node list_node = find(form, key);
     expect(form, list_node->kind == FLW_JSON_ARRAY, list_node, list->wrong);
     for (node at = list_node->child; at != NULL; at = at->next) {
+        room++;
+    }
+    list->items = flw_host_alloc(flw_min(room, MOST_ITEMS), list->bytes);
+    for (node at = list_node->child; at != NULL; at = at->next) {
         if (expect(form, list->count < MOST_ITEMS, at, list->too_many)) {
-            list->items = flw_host_grow(list->items, &capacity, list->count + 1, list->bytes);
             form->item = at;
             pass_item(form, (char *)list->items + list->count++ * list->bytes);
         }
