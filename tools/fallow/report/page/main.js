@@ -21,39 +21,23 @@ const addBars = (body, title, name, unit, of, bars) => {
       }
     }});
 };
-// Draw the heaviest blocks stacked while they live: a new block is on top, and blocks above a freed one move down.
+// Draw the heaviest blocks stacked while they live: a block lies on the earlier ones, and moves down when one is freed.
 const STACKED = 120;
 const addStacked = body => {
-  const weight = block => block.bytes * (block.end - block.begin);
+  const weight = block => block.bytes * (block.end - block.begin), bytesOf = blocks => sumOf(blocks.map(({bytes}) => bytes));
   const chosen = [...sheet.blocks].sort((a, b) => weight(b) - weight(a)).slice(0, STACKED)
     .sort((a, b) => a.begin - b.begin);
-  const shapes = new Map(chosen.map(block => [block, []])), stack = [];
-  let top = 0, most = 1;
-  const ends = until => {
-    while (stack.length > 0) {
-      const first = stack.reduce((least, block) => block.end < least.end ? block : least), at = stack.indexOf(first);
-      if (first.end > until) return;
-      stack.splice(at, 1);
-      top -= first.bytes;
-      for (const block of stack.slice(at)) {
-        shapes.get(block).push([first.end, shapes.get(block).at(-1)[1] - first.bytes]);
-      }
-    }
-  };
-  for (const block of chosen) {
-    ends(block.begin);
-    shapes.get(block).push([block.begin, top]);
-    stack.push(block);
-    top += block.bytes;
-    most = Math.max(most, top);
-  }
-  ends(sheet.ops);
+  const shapes = chosen.map((block, i) => {
+    const earlier = chosen.slice(0, i).filter(({end}) => end > block.begin), ends = new Set(earlier.map(({end}) => end));
+    const edges = [block.begin, ...[...ends].filter(end => end < block.end).sort((a, b) => a - b), block.end];
+    return {block, edges, below: edges.slice(0, -1).map(at => bytesOf(earlier.filter(({end}) => end > at)))};
+  });
+  const most = Math.max(1, ...shapes.map(({block, below}) => below[0] + block.bytes));
   const colours = new Map(bandsOf().map(({name, colour}) => [name, colour]));
   addPlot(body, {title: 'The blocks that weigh most, stacked while they live', height: 260, x: axisOf('ops'),
     says: 'Each shape is one block: as high as its size, as long as its life.',
     y: {low: 0, high: 1.05 * most, unit: 'bytes'}, paint: (plot, x, y) => {
-      for (const [block, places] of shapes) {
-        const edges = [...places.map(([op]) => op), block.end], below = places.map(([, bytes]) => bytes);
+      for (const {block, edges, below} of shapes) {
         drawTipped('path', plot.shapes, {d: areaPath(edges, below.map(at => at + block.bytes), below, x, y),
           class: `area c${colours.get(bandName(block)) ?? REST_COLOUR}${isMatch(block) ? '' : ' dim'}`},
         `${block.owner}: ${size(block.bytes)}, operations ${count(block.begin)} to ${count(block.end)}`);
