@@ -32,6 +32,7 @@ GOOD = [
 BAD = [
     ("gtrace", "A 0 1 5 0\n", "line 1: .* next block's number is 0"),
     ("gtrace", "A 0 0 5 0\nQ 0\n", "line 2: .* not a record"),
+    ("gtrace", "A 0 0 5 0\nF 0 1\n", "line 2: .* block 1 does not exist"),
     ("minimalloc", "id,lower,size\n", "line 1: .* lacks one of lower, upper and size"),
     ("minimalloc", "id,lower,upper,size\n1,5,5,8\n", "line 2: .* ends before it begins"),
     ("minimalloc", "id,lower,upper,size\n1,5\n", "line 2: .* column is missing"),
