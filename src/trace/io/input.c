@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "trace/io/codec.h"
 #include "trace/io/progress.h"
 
 #define WINDOW_BYTES    (1u << 18)
@@ -22,17 +21,6 @@
 #define NAME_CHARACTERS 96 /* most characters of a path in a message: the end */
 
 void (*flw_trace_listener)(const struct flw_trace_progress *progress);
-
-struct flw_unpacker {
-    struct flw_codec *codec;
-    struct flw_codec_buffers buffers;
-    unsigned char *packed;
-    uint64_t packed_bytes; /* passed to the codec, or soon to be */
-    uint64_t unpacked_bytes;
-    const char
-        *problem; /* a failure after bytes that were delivered; reported when more are needed */
-    bool has_ended;
-};
 
 static void append_name(char *out, size_t room, const char *name)
 {
@@ -104,16 +92,10 @@ static size_t read_some(struct flw_input *input, unsigned char *out, size_t room
     return (size_t)got;
 }
 
-static bool unpacked_too_far(const struct flw_unpacker *unpacker)
-{
-    return unpacker->unpacked_bytes >
-           FLW_INPUT_ALLOWANCE_BYTES + unpacker->packed_bytes * FLW_INPUT_EXPANSION;
-}
-
 /* Read more packed bytes for the codec, which has none. */
 static bool feed(struct flw_input *input)
 {
-    struct flw_unpacker *unpacker = input->unpacker;
+    struct flw_unpacker *unpacker = &input->unpacker;
     size_t got = read_some(input, unpacker->packed, PACKED_BYTES);
     unpacker->buffers.in = unpacker->packed;
     unpacker->buffers.in_count = got;
@@ -122,42 +104,30 @@ static bool feed(struct flw_input *input)
     return !input->failed;
 }
 
-static size_t fail_unpacking(struct flw_input *input, const char *problem)
-{
-    const struct flw_unpacker *unpacker = input->unpacker;
-    input->failed = true;
-    flw_input_message(input->message, input->name, "packed byte %llu: %s",
-                      (unsigned long long)(unpacker->packed_bytes - unpacker->buffers.in_count),
-                      problem);
-    return 0;
-}
-
 /* Read like read_some, through the unpacker. */
 static size_t unpack_some(struct flw_input *input, unsigned char *out, size_t room)
 {
-    struct flw_unpacker *unpacker = input->unpacker;
+    struct flw_unpacker *unpacker = &input->unpacker;
     struct flw_codec_buffers *buffers = &unpacker->buffers;
-    const char *problem = NULL;
-    if (unpacker->problem != NULL) {
-        return fail_unpacking(input, unpacker->problem);
-    }
     buffers->out = out;
     buffers->out_room = room;
-    while (buffers->out_room == room && !unpacker->has_ended) {
+    while (buffers->out_room == room && !unpacker->has_ended && unpacker->problem == NULL) {
         if (buffers->in_count == 0 && !buffers->in_is_last && !feed(input)) {
             return 0;
         }
-        enum flw_codec_step step = flw_codec_run(unpacker->codec, buffers, &problem);
-        if (step == FLW_CODEC_FAILED) {
-            unpacker->problem = problem;
-            if (buffers->out_room == room) {
-                return fail_unpacking(input, problem);
-            }
-        }
-        unpacker->has_ended = step == FLW_CODEC_ENDED;
+        unpacker->has_ended =
+            flw_codec_run(unpacker->codec, buffers, &unpacker->problem) == FLW_CODEC_ENDED;
+    }
+    if (unpacker->problem != NULL && buffers->out_room == room) {
+        input->failed = true;
+        flw_input_message(input->message, input->name, "packed byte %llu: %s",
+                          (unsigned long long)(unpacker->packed_bytes - buffers->in_count),
+                          unpacker->problem);
+        return 0;
     }
     unpacker->unpacked_bytes += room - buffers->out_room;
-    if (unpacked_too_far(unpacker)) {
+    if (unpacker->unpacked_bytes >
+        FLW_INPUT_ALLOWANCE_BYTES + unpacker->packed_bytes * FLW_INPUT_EXPANSION) {
         flw_input_fail(input, unpacker->unpacked_bytes,
                        "unpacks to more than %d times its size: refused", FLW_INPUT_EXPANSION);
         return 0;
@@ -175,14 +145,11 @@ static void set_window(struct flw_input *input, const unsigned char *bytes, size
 /* Start unpacking. The first `count` packed bytes are in the buffer, which becomes the window. */
 static bool start_unpacking(struct flw_input *input, enum flw_codec_kind kind, size_t count)
 {
+    struct flw_unpacker *unpacker = &input->unpacker;
     const char *problem = "no memory to unpack it";
-    struct flw_unpacker *unpacker = calloc(1, sizeof(*unpacker));
-    input->unpacker = unpacker;
-    if (unpacker != NULL) {
-        unpacker->packed = malloc(PACKED_BYTES);
-        unpacker->codec = unpacker->packed != NULL ? flw_codec_create(kind, false, &problem) : NULL;
-    }
-    if (unpacker == NULL || unpacker->codec == NULL) {
+    unpacker->packed = malloc(PACKED_BYTES);
+    unpacker->codec = unpacker->packed != NULL ? flw_codec_create(kind, false, &problem) : NULL;
+    if (unpacker->codec == NULL) {
         flw_input_message(input->message, input->name, "%s", problem);
         return false;
     }
@@ -192,13 +159,6 @@ static bool start_unpacking(struct flw_input *input, enum flw_codec_kind kind, s
     unpacker->packed_bytes = count;
     set_window(input, input->buffer, 0);
     return true;
-}
-
-static void end_unpacking(struct flw_unpacker *unpacker)
-{
-    flw_codec_destroy(unpacker->codec);
-    free(unpacker->packed);
-    free(unpacker);
 }
 
 /* Move the unread bytes to the start of a buffer of at least `room` bytes. */
@@ -234,8 +194,7 @@ bool flw_input_fill(struct flw_input *input, size_t count)
     while (held < count) {
         unsigned char *out = input->buffer + held;
         size_t room = input->room - held;
-        size_t got =
-            input->unpacker != NULL ? unpack_some(input, out, room) : read_some(input, out, room);
+        size_t got = (input->unpacker.codec != NULL ? unpack_some : read_some)(input, out, room);
         held += got;
         input->end = input->buffer + held;
         if (got == 0) {
@@ -273,8 +232,7 @@ bool flw_input_drain(struct flw_input *input)
 
 void flw_input_blame(struct flw_input *input)
 {
-    struct flw_unpacker *unpacker = input->unpacker;
-    if (unpacker == NULL || unpacker->has_ended) {
+    if (input->unpacker.codec == NULL || input->unpacker.has_ended) {
         return;
     }
     input->failed = false;
@@ -345,19 +303,28 @@ static bool open_bytes(struct flw_input *input, const void *bytes, size_t count)
     return true;
 }
 
-static bool close_unless(struct flw_input *input, bool is_open)
+void flw_input_close(struct flw_input *input)
 {
-    if (!is_open) {
-        flw_input_close(input);
+    flw_codec_destroy(input->unpacker.codec);
+    free(input->unpacker.packed);
+    free(input->buffer);
+    if (input->fd >= 0) {
+        close(input->fd);
     }
-    return is_open;
+    *input = (struct flw_input){.fd = -1};
+}
+
+static bool give_up(struct flw_input *input)
+{
+    flw_input_close(input);
+    return false;
 }
 
 bool flw_input_open(struct flw_input *input, const char *path, char *message)
 {
     *input = (struct flw_input){.fd = -1, .name = path, .message = message};
     message[0] = '\0';
-    return close_unless(input, open_file(input, path));
+    return open_file(input, path) || give_up(input);
 }
 
 bool flw_input_open_bytes(struct flw_input *input, const void *bytes, size_t count,
@@ -365,17 +332,5 @@ bool flw_input_open_bytes(struct flw_input *input, const void *bytes, size_t cou
 {
     *input = (struct flw_input){.fd = -1, .name = name, .message = message};
     message[0] = '\0';
-    return close_unless(input, open_bytes(input, bytes, count));
-}
-
-void flw_input_close(struct flw_input *input)
-{
-    if (input->unpacker != NULL) {
-        end_unpacking(input->unpacker);
-    }
-    free(input->buffer);
-    if (input->fd >= 0) {
-        close(input->fd);
-    }
-    *input = (struct flw_input){.fd = -1};
+    return open_bytes(input, bytes, count) || give_up(input);
 }

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "trace/io/codec.h"
+
 #define FLW_TRACE_MESSAGE_BYTES 256
 
 /* The bytes in which a reader looks for the kind of a file, and the longest line. */
@@ -25,7 +27,16 @@
 #define FLW_INPUT_EXPANSION       1000
 #define FLW_INPUT_ALLOWANCE_BYTES (UINT64_C(64) << 20)
 
-struct flw_unpacker;
+/* All zero: the file is plain. */
+struct flw_unpacker {
+    struct flw_codec *codec;
+    struct flw_codec_buffers buffers;
+    unsigned char *packed;
+    uint64_t packed_bytes; /* passed to the codec, or soon to be */
+    uint64_t unpacked_bytes;
+    const char *problem; /* after the bytes that were delivered; reported when more are needed */
+    bool has_ended;
+};
 
 struct flw_input {
     const unsigned char *at;     /* next byte of the window */
@@ -37,14 +48,14 @@ struct flw_input {
     int fd;                      /* -1: memory */
     const unsigned char *memory; /* packed bytes not yet read; the caller's */
     size_t memory_bytes;
-    uint64_t read_bytes;           /* of the file, packed or not */
-    uint64_t file_bytes;           /* 0: unknown */
-    bool ended;                    /* the file ends with the window */
-    bool failed;                   /* see `message` */
-    bool reads_on;                 /* continue past damage, if the format has chunks */
-    struct flw_unpacker *unpacker; /* NULL: plain */
-    const char *name;              /* borrowed */
-    char *message;                 /* FLW_TRACE_MESSAGE_BYTES, borrowed */
+    uint64_t read_bytes; /* of the file, packed or not */
+    uint64_t file_bytes; /* 0: unknown */
+    bool ended;          /* the file ends with the window */
+    bool failed;         /* see `message` */
+    bool reads_on;       /* continue past damage, if the format has chunks */
+    struct flw_unpacker unpacker;
+    const char *name; /* borrowed */
+    char *message;    /* FLW_TRACE_MESSAGE_BYTES, borrowed */
 };
 
 /* Open a file. Returns false if that fails: nothing is held, and the message has the file's name. `message` must
