@@ -37,16 +37,16 @@
 #define NO_MEMORY "no memory to hold the trace"
 #define NO_THREAD UINT32_MAX
 
-/* Members of an event, then of its "args". */
+/* Members of an event, then of its "args"; numbers are together. */
 #define KEY_LIST(X)                       \
-    X(TIME, "ts")                         \
-    X(DURATION, "dur")                    \
-    X(PROCESS, "pid")                     \
-    X(THREAD, "tid")                      \
     X(NAME, "name")                       \
     X(PHASE, "ph")                        \
     X(CATEGORY, "cat")                    \
     X(ARGUMENTS, "args")                  \
+    X(TIME, "ts")                         \
+    X(DURATION, "dur")                    \
+    X(PROCESS, "pid")                     \
+    X(THREAD, "tid")                      \
     X(DEVICE_TYPE, "Device Type")         \
     X(DEVICE, "Device Id")                \
     X(ADDRESS, "Addr")                    \
@@ -182,11 +182,6 @@ static void note_text(struct import *import, struct record *record, enum key key
     }
 }
 
-static bool is_number(enum key key)
-{
-    return key <= KEY_THREAD || (key >= KEY_DEVICE_TYPE && key <= KEY_TOTAL_RESERVED);
-}
-
 /* Read the members of an event or, from KEY_DEVICE_TYPE on, of its "args", after the bracket. */
 static void read_members(struct import *import, struct record *record, int first)
 {
@@ -201,7 +196,7 @@ static void read_members(struct import *import, struct record *record, int first
             read_members(import, record, KEY_DEVICE_TYPE);
             continue;
         }
-        if (key < end && is_number((enum key)key)) {
+        if (key < end && key >= KEY_TIME && key <= KEY_TOTAL_RESERVED) {
             note_number(import, record, (enum key)key, token);
         } else if (key < end && key != KEY_ARGUMENTS && token == FLW_JSON_STRING) {
             note_text(import, record, (enum key)key);
@@ -310,7 +305,7 @@ static void read_event(struct import *import)
 {
     struct record record = {.offset = import->json.offset};
     import->name[0] = '\0';
-    read_members(import, &record, KEY_TIME);
+    read_members(import, &record, KEY_NAME);
     if (import->input->failed) {
         return;
     }

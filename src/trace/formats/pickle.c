@@ -57,11 +57,6 @@ static bool fail(struct machine *m, const char *what)
     return flw_input_fail(m->input, m->opcode_offset, "%s: %s", m->opcode->name, what);
 }
 
-static bool fail_memory(struct machine *m)
-{
-    return fail(m, "no memory to read on");
-}
-
 /* Return the next `count` bytes, at most FLW_INPUT_FILL_BYTES, or NULL. */
 static inline const unsigned char *take(struct machine *m, size_t count)
 {
@@ -100,7 +95,7 @@ static inline bool push(struct machine *m, uint64_t bits, enum flw_pickle_kind k
             return fail(m, "the stack is deeper than any snapshot's");
         }
         if (!FLW_ARRAY_FITS(m->stack, m->depth, m->stack_room)) {
-            return fail_memory(m);
+            return fail(m, FLW_PICKLE_NO_MEMORY);
         }
     }
     m->stack[m->depth++] = (struct flw_pickle_value){bits, kind};
@@ -201,7 +196,7 @@ static bool run_empty(struct machine *m, uint64_t unused)
     (void)unused;
     return flw_pickle_add_node(m->kept, m->opcode->kind, m->opcode_offset, &value)
                ? run_push(m, value.bits)
-               : fail_memory(m);
+               : fail(m, FLW_PICKLE_NO_MEMORY);
 }
 
 /* Move the topmost `count` items into the container below them. */
@@ -244,7 +239,7 @@ static bool run_tuple_of(struct machine *m, uint64_t count)
     struct flw_intern_pair numbers = {items[0].bits, items[1].bits};
     uint64_t pair;
     return flw_intern_add_pair(&m->kept->intern, numbers, &pair) ? push(m, pair, FLW_PICKLE_PAIR)
-                                                                 : fail_memory(m);
+                                                                 : fail(m, FLW_PICKLE_NO_MEMORY);
 }
 
 static bool run_tuple(struct machine *m, uint64_t unused)
@@ -296,7 +291,7 @@ static bool push_text(struct machine *m, const unsigned char *bytes, size_t coun
     }
     return flw_intern_add_text(&m->kept->intern, bytes, count, &text)
                ? push(m, text, FLW_PICKLE_TEXT)
-               : fail_memory(m);
+               : fail(m, FLW_PICKLE_NO_MEMORY);
 }
 
 size_t flw_pickle_cut_text(const void *text, size_t count, size_t most)
@@ -353,7 +348,7 @@ static bool run_put(struct machine *m, uint64_t index)
         return fail(m, "a number of this size is not put in a memo");
     }
     if (!FLW_LARGEARRAY_FITS(m->memo, (size_t)index, m->memo_room)) {
-        return fail_memory(m);
+        return fail(m, FLW_PICKLE_NO_MEMORY);
     }
     m->memo[index] = ((uint64_t)value.kind + 1) << MEMO_SHIFT | value.bits;
     return true;

@@ -147,6 +147,8 @@ size_t flw_pickle_cut_text(const void *text, size_t count, size_t most);
 bool flw_pickle_add_node(struct flw_pickle *pickle, uint32_t kind, uint64_t offset,
                          struct flw_pickle_value *out_value);
 
+#define FLW_PICKLE_NO_MEMORY "no memory to read on"
+
 /* Append items, or keys and values in turn. A dict has each word once, except twice in one call, and a frame takes no
  * more keys. A list that is already a stack takes no more frames: writers append a thousand items at a time, so few
  * stacks are that deep. Returns NULL, or the reason of a failure. */

@@ -23,8 +23,6 @@ struct flw_pickle_node {
     uint32_t link; /* dict: offset of the bytes; list: 1 + number; 0: empty so far */
 };
 
-static const char no_memory[] = "no memory to read on";
-
 /* ---- keeping ---- */
 
 bool flw_pickle_add_node(struct flw_pickle *pickle, uint32_t kind, uint64_t offset,
@@ -92,7 +90,7 @@ static const char *extend_list(struct flw_pickle *pickle, struct flw_pickle_node
                                const struct flw_pickle_value *items, size_t count)
 {
     if (count > 0 && node->link == 0 && !make_stack(pickle, node, items, count)) {
-        return no_memory;
+        return FLW_PICKLE_NO_MEMORY;
     }
     if (count == 0 || node->link >= STACK_BIT) {
         return NULL;
@@ -100,7 +98,7 @@ static const char *extend_list(struct flw_pickle *pickle, struct flw_pickle_node
     size_t need = pickle->item_count + 2 + count;
     if (need > UINT32_MAX || !FLW_LARGEARRAY_HOLDS(pickle->items, need, pickle->item_room) ||
         !FLW_LARGEARRAY_FITS(pickle->lists, pickle->list_count, pickle->list_room)) {
-        return no_memory;
+        return FLW_PICKLE_NO_MEMORY;
     }
     if (node->link == 0) {
         pickle->lists[pickle->list_count++] = (struct flw_pickle_list){0};
@@ -207,7 +205,7 @@ static const char *extend_dict(struct flw_pickle *pickle, struct flw_pickle_valu
     return make_frame(pickle, node, &dict) &&
                    (node->link >= STACK_BIT || store_dict(pickle, node, &dict))
                ? NULL
-               : no_memory;
+               : FLW_PICKLE_NO_MEMORY;
 }
 
 const char *flw_pickle_extend(struct flw_pickle *pickle, struct flw_pickle_value container,
