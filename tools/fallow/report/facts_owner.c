@@ -15,6 +15,7 @@
 #include "report/heapview.h"
 #include "trace/trace/trace.h"
 
+#include "common/figures.h"
 #include "common/tool_host.h"
 
 /* The owners of one kind. */
@@ -128,7 +129,7 @@ static void name_owner(const struct group *group, uint32_t key, char *out)
                  key < trace->stream_count ? trace->streams[key] : key);
         break;
     case FLW_SHEET_BY_SIZE:
-        flw_owners_name_size(out, key);
+        snprintf(out, FLW_SHEET_NAME_BYTES, "up to %s", FLW_SIZE(UINT64_C(1) << key));
         break;
     case FLW_SHEET_BY_TAG:
         snprintf(out, FLW_SHEET_NAME_BYTES, value == 0 ? "no tag" : "tag %" PRIu32, value);

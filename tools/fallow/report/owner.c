@@ -69,11 +69,8 @@ bool flw_owner_take_by(void *member, const char *word)
 
 bool flw_owner_rule_is_whole(const struct flw_owner_rule *rule)
 {
-    bool is_whole = rule->by != FLW_OWNER_BY_PHASE || rule->pattern_count == 0;
-    if (!is_whole) {
-        flw_complain("--owner and --skip need frames, and --by phase uses none");
-    }
-    return is_whole;
+    return rule->by != FLW_OWNER_BY_PHASE || rule->pattern_count == 0 ||
+           flw_complain("--owner and --skip need frames, and --by phase uses none");
 }
 
 void flw_owner_rule_finish(struct flw_owner_rule *rule)
@@ -368,9 +365,9 @@ static uint32_t owner_of(struct finder *finder, size_t record, uint64_t size_byt
     size_t bin = flw_sheet_size_bin(size_bytes);
     uint32_t *owner = &finder->of_size[is_older][bin];
     if (*owner == 0) {
-        char size[FLW_OWNER_SIZE_BYTES], name[FLW_SHEET_NAME_BYTES];
-        flw_owners_name_size(size, bin);
-        snprintf(name, sizeof name, "%s%s", is_older ? "before the recording, " : "", size);
+        char name[FLW_SHEET_NAME_BYTES];
+        snprintf(name, sizeof name, "%sup to %s", is_older ? "before the recording, " : "",
+                 FLW_SIZE(UINT64_C(1) << bin));
         *owner = add_named(finder, name);
     }
     return *owner;
@@ -448,9 +445,4 @@ void flw_owners_cut_name(const struct flw_owners *owners, uint32_t owner, char *
     } else {
         snprintf(out, most + 1, "%.*s...%s", (int)(most - 3 - kept), name, name + length - kept);
     }
-}
-
-void flw_owners_name_size(char out[FLW_OWNER_SIZE_BYTES], size_t bin)
-{
-    snprintf(out, FLW_OWNER_SIZE_BYTES, "up to %s", FLW_SIZE(UINT64_C(1) << bin));
 }

@@ -95,8 +95,4 @@ static inline const char *flw_owners_short_name(const struct flw_owners *owners,
  * at its end. */
 void flw_owners_cut_name(const struct flw_owners *owners, uint32_t owner, char *out);
 
-/* Size of a text like "up to 2 MiB". */
-#define FLW_OWNER_SIZE_BYTES 24
-void flw_owners_name_size(char out[FLW_OWNER_SIZE_BYTES], size_t bin);
-
 #endif

@@ -48,13 +48,13 @@ struct work {
 
 /* ---- which files ---- */
 
-static void add_job(struct work *work, const char *folder, const char *name)
+static void add_job(struct work *work, const char *path, bool is_found)
 {
+    size_t bytes = strlen(path) + 1;
     FLW_HOST_GROW(work->jobs, work->job_capacity, work->job_count + 1);
-    size_t bytes = strlen(name) + (folder == NULL ? 0 : strlen(folder)) + 2;
-    char *path = flw_host_alloc(bytes, 1);
-    snprintf(path, bytes, "%s%s%s", folder == NULL ? "" : folder, folder == NULL ? "" : "/", name);
-    work->jobs[work->job_count++] = (struct job){.path = path, .is_found = folder != NULL};
+    struct job *job = &work->jobs[work->job_count++];
+    *job = (struct job){.path = flw_host_alloc(bytes, 1), .is_found = is_found};
+    memcpy(job->path, path, bytes);
 }
 
 static int compare_jobs(const void *a, const void *b)
@@ -67,12 +67,6 @@ static bool is_page(const char *name)
 {
     size_t length = strlen(name);
     return length > 5 && strcmp(name + length - 5, ".html") == 0;
-}
-
-/* Return N of "iteration_N", or 0 if the name has another form. */
-static uint64_t iteration_of(const char *name)
-{
-    return strncmp(name, "iteration_", 10) == 0 ? strtoull(name + 10, NULL, 10) : 0;
 }
 
 /* Add the files of a folder and of its subfolders "rankM". `iteration` (PATH_BYTES) receives the subfolder
@@ -91,18 +85,18 @@ static bool add_files(struct work *work, const char *path, char *iteration)
          entry = readdir(folder)) {
         const char *name = entry->d_name;
         struct stat about;
-        if (name[0] == '.' || is_page(name) || fstatat(dirfd(folder), name, &about, 0) != 0) {
+        bool fits = (size_t)snprintf(inner, sizeof inner, "%s/%s", path, name) < sizeof inner;
+        if (name[0] == '.' || is_page(name) || !fits || stat(inner, &about) != 0) {
             continue;
         }
-        bool fits = (size_t)snprintf(inner, sizeof inner, "%s/%s", path, name) < sizeof inner;
         if (S_ISREG(about.st_mode)) {
-            add_job(work, path, name);
-        } else if (S_ISDIR(about.st_mode) && fits && strncmp(name, "rank", 4) == 0) {
+            add_job(work, inner, true);
+        } else if (S_ISDIR(about.st_mode) && strncmp(name, "rank", 4) == 0) {
             char none[PATH_BYTES];
             is_read = add_files(work, inner, none);
-        } else if (S_ISDIR(about.st_mode) && fits && iteration_of(name) >= latest &&
-                   strncmp(name, "iteration_", 10) == 0) {
-            latest = iteration_of(name);
+        } else if (S_ISDIR(about.st_mode) && strncmp(name, "iteration_", 10) == 0 &&
+                   strtoull(name + 10, NULL, 10) >= latest) {
+            latest = strtoull(name + 10, NULL, 10);
             snprintf(iteration, PATH_BYTES, "%s", inner);
         }
     }
@@ -138,7 +132,7 @@ static bool list_jobs(struct work *work)
         const char *path = work->options->paths[i];
         struct stat about;
         if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode)) {
-            add_job(work, NULL, path);
+            add_job(work, path, false);
         } else if (!add_folder(work, path)) {
             return false;
         }
