@@ -91,140 +91,9 @@ static struct flw_run_counts count_so_far(const struct flw_run *run, uint64_t al
     return get_counts(&result, alloc_count);
 }
 
-/* ---- the loop ---- */
+/* ---- passes ---- */
 
-static void record_sample(struct flw_run *run, uint64_t begin_ticks, bool is_free)
-{
-    uint32_t ticks = (uint32_t)flw_min(flw_ticks() - begin_ticks, UINT32_MAX);
-    if (is_free) {
-        run->samples[run->sample_capacity - ++run->free_sample_count] = ticks;
-    } else {
-        run->samples[run->alloc_sample_count++] = ticks;
-    }
-}
-
-static void do_alloc(struct flw_run *run, const struct flw_op *op, bool is_timed)
-{
-    uint64_t address = 0;
-    uint64_t begin = is_timed ? flw_ticks() : 0;
-    bool is_live = run->policy->alloc(run->self, op, &address);
-    if (is_timed) {
-        record_sample(run, begin, false);
-    }
-    if (FLW_UNLIKELY(!is_live)) {
-        run->first_failure_bytes =
-            run->failure_count == 0 ? op->size_bytes : run->first_failure_bytes;
-        run->failure_count++;
-        return;
-    }
-    run->addresses[op->block] = address;
-    run->live_bytes += op->size_bytes;
-    run->peak_bytes = flw_max(run->peak_bytes, run->live_bytes);
-    const struct flw_device *device = run->setup->device;
-    if (device->has_work &&
-        !flw_device_put_work(device, op->stream, address, op->size_bytes, true)) {
-        run->has_lost_device = true;
-    }
-}
-
-/* Return the stream on which the op's block was allocated. */
-static uint16_t home_of(const struct flw_run *run, const struct flw_op *op)
-{
-    return run->setup->trace->blocks[op->block].stream;
-}
-
-/* A free on another stream than the allocation's is ordered after that stream, as the contract of a free requires. */
-static void do_free(struct flw_run *run, const struct flw_op *op, bool is_timed)
-{
-    struct flw_device *device = run->setup->device;
-    uint64_t address = run->addresses[op->block];
-    if (FLW_UNLIKELY(address == 0)) {
-        return; /* its allocation failed */
-    }
-    if (op->kind == FLW_OP_FREE_ELSEWHERE) {
-        run->has_lost_device |=
-            device->has_work && !flw_device_order(device, home_of(run, op), op->stream);
-    }
-    uint64_t begin = is_timed ? flw_ticks() : 0;
-    bool is_taken = run->policy->free(run->self, op, address);
-    if (is_timed) {
-        record_sample(run, begin, true);
-    }
-    run->refused_count += !is_taken;
-    run->live_bytes -= op->size_bytes;
-    run->addresses[op->block] = 0;
-}
-
-/* A use on another stream is ordered after the allocation's stream. */
-static void do_use(struct flw_run *run, const struct flw_op *op)
-{
-    struct flw_device *device = run->setup->device;
-    uint64_t address = run->addresses[op->block];
-    if (address == 0) {
-        return;
-    }
-    uint16_t home = home_of(run, op);
-    run->has_lost_device |=
-        device->has_work &&
-        ((home != op->stream && !flw_device_order(device, home, op->stream)) ||
-         !flw_device_put_work(device, op->stream, address, op->size_bytes, false));
-    if (run->policy->use != NULL && !run->policy->use(run->self, op, address)) {
-        run->refused_count++;
-    }
-}
-
-static void do_op(struct flw_run *run, const struct flw_op *op, bool is_timed)
-{
-    if (op->kind == FLW_OP_ALLOC) {
-        do_alloc(run, op, is_timed);
-    } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
-        do_free(run, op, is_timed);
-    } else if (op->kind == FLW_OP_USE) {
-        do_use(run, op);
-    } else if (run->policy->advance != NULL) {
-        run->policy->advance(run->self, op);
-    }
-}
-
-void flw_run_op(struct flw_run *run, const struct flw_op *op)
-{
-    do_op(run, op, false);
-}
-
-static unsigned get_sample_every(const struct flw_run_setup *setup)
-{
-    return setup->sample_every == 0 ? FLW_RUN_SAMPLE_EVERY : setup->sample_every;
-}
-
-static void run_ops(struct flw_run *run)
-{
-    const struct flw_program *program = run->setup->program;
-    const struct flw_device *device = run->setup->device;
-    const struct flw_run_observer *observer = run->setup->observer;
-    unsigned sample_every = get_sample_every(run->setup);
-    unsigned left_count = 1; /* ops until the next timed one */
-    for (size_t i = 0; i < program->op_count; i++) {
-        const struct flw_op *op = &program->ops[i];
-        bool is_timed = false;
-        if (FLW_UNLIKELY(i == run->quarter_op)) {
-            run->before_quarter = count_so_far(run, run->setup->pass_count * run->pass_alloc_count -
-                                                        run->pass_alloc_count / LAST_SHARE);
-        }
-        if (run->setup->times && i >= program->initial_count && --left_count == 0) {
-            is_timed = true;
-            left_count = sample_every;
-        }
-        if (device->has_clock && op->advance_units != 0) {
-            device->advance(op->advance_units);
-        }
-        do_op(run, op, is_timed);
-        if (FLW_UNLIKELY(observer != NULL && observer->after_op != NULL)) {
-            observer->after_op(observer->context, run, i);
-        }
-    }
-}
-
-/* Blocks that the trace never frees: the policy must be able to release everything. */
+/* Free the blocks that the trace never frees: the policy must be able to release everything. */
 static void free_the_rest(struct flw_run *run)
 {
     const struct flw_program *program = run->setup->program;
@@ -232,7 +101,7 @@ static void free_the_rest(struct flw_run *run)
         struct flw_op op = program->ops[i];
         if (op.kind == FLW_OP_ALLOC && run->addresses[op.block] != 0) {
             op.kind = FLW_OP_FREE;
-            do_free(run, &op, false);
+            flw_run_op(run, &op);
         }
     }
 }
@@ -310,11 +179,12 @@ static void take_aftermath(const struct flw_device *device, struct flw_run_resul
 
 /* ---- one policy ---- */
 
+/* Return the first op of the last quarter of a pass, or the end if a quarter has no request. */
 static size_t find_quarter(const struct flw_run *run)
 {
     const struct flw_program *program = run->setup->program;
     uint64_t left_count = run->pass_alloc_count / LAST_SHARE;
-    size_t i = left_count == 0 ? SIZE_MAX : program->op_count;
+    size_t i = program->op_count;
     while (left_count != 0) {
         left_count -= program->ops[--i].kind == FLW_OP_ALLOC;
     }
@@ -325,40 +195,53 @@ static void make_room(struct flw_run *run)
 {
     const struct flw_program *program = run->setup->program;
     run->addresses = flw_host_alloc(program->block_count, sizeof *run->addresses);
-    size_t a_pass_count = program->op_count / get_sample_every(run->setup) + 1;
+    run->sample_every =
+        run->setup->sample_every == 0 ? FLW_RUN_SAMPLE_EVERY : run->setup->sample_every;
+    size_t a_pass_count = program->op_count / run->sample_every + 1;
     run->sample_capacity = run->setup->times ? a_pass_count * run->setup->pass_count : 0;
     run->samples = flw_host_alloc(run->sample_capacity, sizeof *run->samples);
     for (size_t i = 0; i < program->op_count; i++) {
         run->pass_alloc_count += program->ops[i].kind == FLW_OP_ALLOC;
     }
-    run->quarter_op = SIZE_MAX;
     forget_counts(&run->before_pass);
     forget_counts(&run->before_quarter);
 }
 
-/* All passes. Between two of them the blocks that the trace leaves alive are freed. */
+/* Run a pass with one thread; of the last one, note the counts before the last quarter. */
+static void run_pass(struct flw_run *run, bool is_last)
+{
+    size_t end = run->setup->program->op_count;
+    size_t quarter = is_last ? find_quarter(run) : end;
+    run->sample_wait = 1;
+    flw_run_range(run, 0, quarter);
+    if (quarter != end) {
+        run->before_quarter = count_so_far(run, run->setup->pass_count * run->pass_alloc_count -
+                                                    run->pass_alloc_count / LAST_SHARE);
+    }
+    flw_run_range(run, quarter, end);
+}
+
+/* Run all passes. Between two passes, free the blocks that the trace leaves alive. */
 static bool run_passes(struct flw_run *run, bool is_threaded, struct flw_run_result *result)
 {
-    for (unsigned pass = 0; pass < run->setup->pass_count; pass++) {
+    bool is_done = true;
+    for (unsigned pass = 0; is_done && pass < run->setup->pass_count; pass++) {
+        bool is_last = pass + 1 == run->setup->pass_count;
         if (pass > 0) {
             free_the_rest(run);
         }
-        if (pass + 1 == run->setup->pass_count) {
-            run->quarter_op = is_threaded ? SIZE_MAX : find_quarter(run);
-        }
-        if (pass + 1 == run->setup->pass_count && pass > 0) {
+        if (is_last && pass > 0) {
             run->before_pass = count_so_far(run, pass * run->pass_alloc_count);
         }
         uint64_t begin_ns = flw_clock_fine_ns();
-        if (is_threaded && !flw_run_threaded(run, result->message)) {
-            return false;
-        }
-        if (!is_threaded) {
-            run_ops(run);
+        if (is_threaded) {
+            is_done = flw_run_threaded(run, result->message);
+        } else {
+            run_pass(run, is_last);
         }
         result->wall_ns += flw_clock_fine_ns() - begin_ns;
     }
-    return true;
+    return is_done;
 }
 
 static bool execute(struct flw_run *run, struct flw_run_result *result)

@@ -104,8 +104,8 @@ struct flw_run {
     uint64_t *addresses; /* by block; 0 = not allocated */
     uint32_t *samples;   /* ticks of allocs from the front, of frees from the back; sorted: all */
     size_t alloc_sample_count, free_sample_count, sample_count, sample_capacity;
-    uint64_t pass_alloc_count; /* requests in a pass */
-    size_t quarter_op;         /* first op of the last quarter of the last pass; else SIZE_MAX */
+    uint64_t pass_alloc_count;          /* requests in a pass */
+    unsigned sample_every, sample_wait; /* ops between two timed ones, and until the next one */
     uint64_t live_bytes, peak_bytes;
     uint64_t failure_count, first_failure_bytes, refused_count;
     bool has_lost_device; /* the device failed to accept work */
@@ -118,11 +118,16 @@ struct flw_run {
 bool flw_run_policy(const struct flw_run_setup *setup, const struct flw_policy *policy,
                     struct flw_run_result *result);
 
-/* Do one op, and add to the run's counts. */
-void flw_run_op(struct flw_run *run, const struct flw_op *op);
+/* --- run_ops.c --- */
 
-/* Run all ops with one thread per stream (run_threads.c). Returns false after writing the message. */
+/* Do one op, or a range of the program's ops, and add to the run's counts. */
+void flw_run_op(struct flw_run *run, const struct flw_op *op);
+void flw_run_range(struct flw_run *run, size_t begin, size_t end);
+
+/* Do all ops with one thread per stream. Returns false after writing the message. */
 bool flw_run_threaded(struct flw_run *run, char *message);
+
+/* --- run.c --- */
 
 /* Find by bisection the smallest limit at which every request is served; FLW_NOT_APPLICABLE if there is none below the
  * device's size. The result of the unlimited run bounds the search. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the threaded replay: one thread for each stream of the trace, which does the stream's ops in order. Every
- * block's order is kept: a use or a free waits until the block has been allocated, a free until every use before it was
- * announced. No thread runs more than WINDOW ops ahead of the slowest, so that the live bytes stay near those of the
- * trace. Progress is certain: the unfinished op that is first in the trace waits for nothing.
+ * Owns: the ops of a run: by one thread in the order of the trace, or by one thread for each stream of the trace.
+ *
+ * Each thread does its stream's ops in order. Every block's order is kept: a use or a free waits until the block has
+ * been allocated, a free until every use before it was announced. No thread runs more than WINDOW ops ahead of the
+ * slowest, so that the live bytes stay near those of the trace. Progress is certain: the unfinished op that is first in
+ * the trace waits for nothing.
  *
  * Synchronization: are_born: release by the thread that allocated, acquire by users and freers; use_counts: release
  * increments, acquire by the freer; positions: relaxed, a hint with a bound.
@@ -17,11 +19,138 @@
 
 #include "base/bits.h"
 
+#include "common/machine.h"
 #include "common/tool_host.h"
 
 #define WINDOW     4096
 #define LOOK_EVERY 64 /* ops between two looks at the others' positions */
 #define SPINS      64
+
+/* ---- one op ---- */
+
+static void record_sample(struct flw_run *run, uint64_t begin_ticks, bool is_free)
+{
+    uint32_t ticks = (uint32_t)flw_min(flw_ticks() - begin_ticks, UINT32_MAX);
+    if (is_free) {
+        run->samples[run->sample_capacity - ++run->free_sample_count] = ticks;
+    } else {
+        run->samples[run->alloc_sample_count++] = ticks;
+    }
+}
+
+static void do_alloc(struct flw_run *run, const struct flw_op *op, bool is_timed)
+{
+    uint64_t address = 0;
+    uint64_t begin = is_timed ? flw_ticks() : 0;
+    bool is_live = run->policy->alloc(run->self, op, &address);
+    if (is_timed) {
+        record_sample(run, begin, false);
+    }
+    if (FLW_UNLIKELY(!is_live)) {
+        run->first_failure_bytes =
+            run->failure_count == 0 ? op->size_bytes : run->first_failure_bytes;
+        run->failure_count++;
+        return;
+    }
+    run->addresses[op->block] = address;
+    run->live_bytes += op->size_bytes;
+    run->peak_bytes = flw_max(run->peak_bytes, run->live_bytes);
+    const struct flw_device *device = run->setup->device;
+    if (device->has_work &&
+        !flw_device_put_work(device, op->stream, address, op->size_bytes, true)) {
+        run->has_lost_device = true;
+    }
+}
+
+/* Return the stream on which the op's block was allocated. */
+static uint16_t home_of(const struct flw_run *run, const struct flw_op *op)
+{
+    return run->setup->trace->blocks[op->block].stream;
+}
+
+/* A free on another stream than the allocation's is ordered after that stream, as the contract of a free requires. */
+static void do_free(struct flw_run *run, const struct flw_op *op, bool is_timed)
+{
+    struct flw_device *device = run->setup->device;
+    uint64_t address = run->addresses[op->block];
+    if (FLW_UNLIKELY(address == 0)) {
+        return; /* its allocation failed */
+    }
+    if (op->kind == FLW_OP_FREE_ELSEWHERE) {
+        run->has_lost_device |=
+            device->has_work && !flw_device_order(device, home_of(run, op), op->stream);
+    }
+    uint64_t begin = is_timed ? flw_ticks() : 0;
+    bool is_taken = run->policy->free(run->self, op, address);
+    if (is_timed) {
+        record_sample(run, begin, true);
+    }
+    run->refused_count += !is_taken;
+    run->live_bytes -= op->size_bytes;
+    run->addresses[op->block] = 0;
+}
+
+/* A use on another stream is ordered after the allocation's stream. */
+static void do_use(struct flw_run *run, const struct flw_op *op)
+{
+    struct flw_device *device = run->setup->device;
+    uint64_t address = run->addresses[op->block];
+    if (address == 0) {
+        return;
+    }
+    uint16_t home = home_of(run, op);
+    run->has_lost_device |=
+        device->has_work &&
+        ((home != op->stream && !flw_device_order(device, home, op->stream)) ||
+         !flw_device_put_work(device, op->stream, address, op->size_bytes, false));
+    if (run->policy->use != NULL && !run->policy->use(run->self, op, address)) {
+        run->refused_count++;
+    }
+}
+
+static void do_op(struct flw_run *run, const struct flw_op *op, bool is_timed)
+{
+    if (op->kind == FLW_OP_ALLOC) {
+        do_alloc(run, op, is_timed);
+    } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
+        do_free(run, op, is_timed);
+    } else if (op->kind == FLW_OP_USE) {
+        do_use(run, op);
+    } else if (run->policy->advance != NULL) {
+        run->policy->advance(run->self, op);
+    }
+}
+
+void flw_run_op(struct flw_run *run, const struct flw_op *op)
+{
+    do_op(run, op, false);
+}
+
+/* ---- one thread ---- */
+
+void flw_run_range(struct flw_run *run, size_t begin, size_t end)
+{
+    const struct flw_program *program = run->setup->program;
+    const struct flw_device *device = run->setup->device;
+    const struct flw_run_observer *observer = run->setup->observer;
+    for (size_t i = begin; i < end; i++) {
+        const struct flw_op *op = &program->ops[i];
+        bool is_timed = false;
+        if (run->setup->times && i >= program->initial_count && --run->sample_wait == 0) {
+            is_timed = true;
+            run->sample_wait = run->sample_every;
+        }
+        if (device->has_clock && op->advance_units != 0) {
+            device->advance(op->advance_units);
+        }
+        do_op(run, op, is_timed);
+        if (FLW_UNLIKELY(observer != NULL && observer->after_op != NULL)) {
+            observer->after_op(observer->context, run, i);
+        }
+    }
+}
+
+/* ---- several threads ---- */
 
 enum gate {
     GATE_WAIT,
@@ -77,13 +206,13 @@ static void count_use(_Atomic uint8_t *use_count)
     }
 }
 
-static void do_op(struct worker *worker, const struct flw_op *op)
+static void do_in_order(struct worker *worker, const struct flw_op *op)
 {
     struct crew *crew = worker->crew;
     if (op->kind != FLW_OP_ALLOC) {
         wait_for_block(crew, op);
     }
-    flw_run_op(&worker->run, op);
+    do_op(&worker->run, op, false);
     if (op->kind == FLW_OP_ALLOC) {
         atomic_store_explicit(&crew->are_born[op->block], true, memory_order_release);
     } else if (op->kind == FLW_OP_USE) {
@@ -137,7 +266,7 @@ static void *work(void *argument)
             device->advance(op->advance_units);
         }
         if (is_request) {
-            do_op(worker, op);
+            do_in_order(worker, op);
         }
     }
     atomic_store_explicit(&crew->lines[worker->stream].position, program->op_count,
