@@ -264,8 +264,7 @@ static bool add_slice(struct import *import, struct record *record)
     }
     return find_thread(import, record, &slice->thread) &&
            (slice->thread == NO_THREAD ||
-            (flw_kinetostacks_add_frame(&import->slices, import->name, &slice->frame) &&
-             flw_kinetostacks_add_slice(&import->slices, slice)));
+            flw_kinetostacks_add_slice(&import->slices, slice, import->name));
 }
 
 /* Returns false if memory runs out. */

@@ -25,8 +25,7 @@ bool flw_kineto_read(struct flw_input *input, int device, struct flw_trace **out
 struct flw_kineto_slice {
     uint64_t begin_ns, end_ns;
     uint32_t thread;
-    uint32_t
-        link; /* order in the file; after flw_kinetostacks_begin 1 + the enclosing slice, 0: none */
+    uint32_t link; /* order in the file; once sorted 1 + the enclosing slice, 0: none */
     uint32_t frame;
     uint32_t stack;                    /* of the caller, if the file has it; 0: unknown */
     uint32_t caller_file, caller_line; /* line and text of the file of the call; 0: unknown */
@@ -41,17 +40,14 @@ struct flw_kinetostacks {
     size_t next; /* first slice after the last moment */
 };
 
-/* Add a name of a slice, a place "FILE:LINE", or a "Call stack", without JSON's escapes. `text` is modified. Each
- * function returns false if memory runs out. */
-bool flw_kinetostacks_add_frame(struct flw_kinetostacks *slices, char *text, uint32_t *out_frame);
+/* Add a place "FILE:LINE", a "Call stack", or a slice with its name; these texts have no escapes of JSON and are
+ * modified. A slice's `link` and `frame` are set here. Each function returns false if memory runs out. */
 bool flw_kinetostacks_add_place(struct flw_kinetostacks *slices, char *text, uint32_t *out_file,
                                 uint32_t *out_line);
 bool flw_kinetostacks_add_stack(struct flw_kinetostacks *slices, char *text, bool is_cut,
                                 uint32_t *out_stack);
-
-/* Add a slice; `link` is set here. */
 bool flw_kinetostacks_add_slice(struct flw_kinetostacks *slices,
-                                const struct flw_kineto_slice *slice);
+                                const struct flw_kineto_slice *slice, char *name);
 
 /* Sort the slices after the last one, before stacks are requested. */
 void flw_kinetostacks_begin(struct flw_kinetostacks *slices);

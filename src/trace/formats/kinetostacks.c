@@ -46,7 +46,7 @@ static bool add_text(struct flw_kinetostacks *slices, const char *text, size_t b
     return flw_stacks_add_text(slices->stacks, text, bytes, out);
 }
 
-bool flw_kinetostacks_add_frame(struct flw_kinetostacks *slices, char *text, uint32_t *out_frame)
+static bool add_frame(struct flw_kinetostacks *slices, char *text, uint32_t *out_frame)
 {
     static const char mark[] = "): ";
     struct flw_frame frame = {0};
@@ -87,7 +87,7 @@ bool flw_kinetostacks_add_stack(struct flw_kinetostacks *slices, char *text, boo
             *next++ = '\0';
         }
         bool is_whole = next != NULL || !is_cut;
-        if (*at != '\0' && is_whole && !flw_kinetostacks_add_frame(slices, at, &frames[count++])) {
+        if (*at != '\0' && is_whole && !add_frame(slices, at, &frames[count++])) {
             return false;
         }
     }
@@ -97,16 +97,16 @@ bool flw_kinetostacks_add_stack(struct flw_kinetostacks *slices, char *text, boo
 /* ---- slices ---- */
 
 bool flw_kinetostacks_add_slice(struct flw_kinetostacks *slices,
-                                const struct flw_kineto_slice *slice)
+                                const struct flw_kineto_slice *slice, char *name)
 {
     if (slices->count >= UINT32_MAX ||
         !FLW_LARGEARRAY_FITS(slices->slices, slices->count, slices->room)) {
         return false;
     }
-    slices->slices[slices->count] = *slice;
-    slices->slices[slices->count].link = (uint32_t)slices->count;
-    slices->count++;
-    return true;
+    struct flw_kineto_slice *added = &slices->slices[slices->count];
+    *added = *slice;
+    added->link = (uint32_t)slices->count++;
+    return add_frame(slices, name, &added->frame);
 }
 
 /* Order by thread, then by begin; of equal begins the longest first, then file order. */

@@ -7,7 +7,7 @@
  * bare list is its segments alone. A list can hold another one many times, so every step of the walk is counted, and
  * there may be no more steps than the file has bytes.
  *
- * The input keeps the first failure. Functions go on with zeros after one, until `each` or the caller asks.
+ * The input keeps the first failure. Functions continue with zeros after a failure; `each` and the callers check.
  */
 #include "trace/formats/pytorch.h"
 
