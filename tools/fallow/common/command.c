@@ -222,14 +222,10 @@ const char *flw_next_line(const char **text, int *out_length)
 
 bool flw_parse_byte(const char *text, const char **out_rest, unsigned *out)
 {
-    char *end = NULL;
-    if (!isdigit((unsigned char)*text)) {
-        return false;
-    }
-    unsigned long value = strtoul(text, &end, 0);
+    uint64_t value = 0;
+    *out_rest = flw_number_read(text, 0, &value);
     *out = (unsigned)value;
-    *out_rest = end;
-    return value <= 0xFF;
+    return *out_rest != NULL && value <= 0xFF;
 }
 
 bool flw_parse_count(const char *text, uint64_t *out_value)

@@ -47,8 +47,8 @@ struct verb {
     const char *summary;
     const char *text; /* of its help */
     const char *example;
-    const char *form; /* to write; NULL: --to names it */
-    int (*run)(const struct request *request);
+    const char *form;                          /* to write; NULL: --to names it */
+    int (*run)(const struct request *request); /* NULL: convert */
     unsigned traits;
 };
 
@@ -233,7 +233,6 @@ static const struct verb verbs[] = {
          "trace.",
      .example = "fallow trace dump run.ftrace | grep '^O'",
      .form = "text",
-     .run = convert,
      .traits = TAKES_OUT},
     {.name = "pack",
      .arguments = "FILE -o FILE",
@@ -243,7 +242,6 @@ static const struct verb verbs[] = {
          "event more, and each distinct stack is stored once.",
      .example = "fallow trace pack run.ftext -o run.ftrace",
      .form = "ftrace",
-     .run = convert,
      .traits = NEEDS_OUT},
     {.name = "import",
      .arguments = "FILE -o FILE",
@@ -253,7 +251,6 @@ static const struct verb verbs[] = {
          "Fallow's own forms; also as .xz, .gz, .zst.",
      .example = "fallow trace import snapshot.pickle -o run.ftrace",
      .form = "ftrace",
-     .run = convert,
      .traits = NEEDS_OUT | PRINTS_SUMMARY},
     {.name = "export",
      .arguments = "FILE --to FORM [-o FILE]",
@@ -262,7 +259,6 @@ static const struct verb verbs[] = {
          "FORM is text, chrome (Perfetto opens it), rmm (RMM's replay reads it), pytorch (memory_viz\n"
          "opens it) or ftrace. Events that a form cannot express are left out.",
      .example = "fallow trace export run.ftrace --to pytorch -o run.pickle",
-     .run = convert,
      .traits = TAKES_OUT | TAKES_FORM},
     {.name = "verify",
      .arguments = "FILE...",
@@ -382,5 +378,8 @@ int flw_command_trace(int argc, char **argv)
     struct request request = {.verb = &verbs[index], .device = -1};
     int code = parse(&request, argc - 1, argv + 1);
     flw_progress_begin();
-    return code == FLW_OPTIONS_READ ? request.verb->run(&request) : code;
+    if (code != FLW_OPTIONS_READ) {
+        return code;
+    }
+    return request.verb->run != NULL ? request.verb->run(&request) : convert(&request);
 }
