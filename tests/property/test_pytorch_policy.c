@@ -284,10 +284,10 @@ static void a_seed_that_does_not_add_up_is_refused(void **state)
     struct flw_pytorch_seed seed = {
         .address = 1ull << 30, .size_bytes = 2 * FLW_MIB, .blocks = live, .block_count = 2};
     flw_pytorch_init(&model, fake_device(FLW_GIB), &lanes, &flw_pytorch_standard);
-    assert_false(flw_pytorch_seed(&model, &seed, blocks)); /* overlapping */
+    assert_false(flw_pytorch_seed_fits(&model, &seed)); /* overlapping */
     assert_int_equal(fake_room_bytes, FLW_GIB);
     live[0].size_bytes = 600; /* 1,024 bytes, exactly up to the second */
-    assert_true(flw_pytorch_seed(&model, &seed, blocks));
+    assert_true(flw_pytorch_seed_fits(&model, &seed) && flw_pytorch_seed(&model, &seed, blocks));
     assert_true(flw_pytorch_heap_is_valid(&model.heap));
     assert_int_equal(blocks[1]->address, live[1].address);
     assert_int_equal(flw_pytorch_alloc(&model, 512, 0)->address, live[1].address + 512);

@@ -14,7 +14,7 @@
 #include "common/replay_device.h"
 
 #define DEFAULT_LAG_NS 5000000ull
-#define LAG_MOST       (UINT64_MAX / 4) /* what the device's clock has room for */
+#define LAG_MOST       (UINT64_MAX / 4) /* most that fits the device's clock */
 #define DEFAULT_DEVICE (80 * FLW_GIB)
 
 /* ---- the policies of this build ---- */
@@ -147,7 +147,7 @@ uint64_t flw_plan_device_bytes(const struct flw_trace *trace)
     return flw_align_up(need_bytes + need_bytes / 4, FLW_GIB);
 }
 
-/* Nanoseconds of the unit; 0: it is none. */
+/* Return the nanoseconds of a unit; 0: unknown. */
 static uint64_t unit_ns(const char *text)
 {
     return strcmp(text, "us") == 0   ? 1000
@@ -189,7 +189,7 @@ bool flw_plan_choose_lag(const struct flw_plan *plan, const struct flw_trace *tr
     return true;
 }
 
-/* Names of the policies that do, or do not, keep pools apart. */
+/* List the policies that do, or do not, keep pools apart. */
 static size_t list_names(const struct flw_run_result *results, size_t count, bool keeps_apart,
                          char *out, size_t room)
 {

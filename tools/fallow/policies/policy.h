@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the interface of a policy: an allocator with a few calls and its own settings. Each policy is one small file.
+ * Owns: the interface of a policy: an allocator with a few calls and its own settings.
  * Does not: run policies.
  *
- * To add one: write <name>.c, declare it below, list it in plan.c. Its settings are a table
- * of names and kinds; setting.c reads them.
+ * To add a policy, write <name>.c, declare the policy below, and list it in plan.c. Its settings are a table of names
+ * and kinds, which setting.c reads.
  */
 #ifndef FLW_TOOL_POLICY_H
 #define FLW_TOOL_POLICY_H
@@ -55,7 +55,7 @@ struct flw_policy_setup {
 /* Statistics. Fill with FLW_NOT_APPLICABLE first. The run replaces those that the device's ledger counts better. */
 struct flw_policy_statistics {
     uint64_t peak_requested_bytes; /* if the policy counts better than the replay */
-    uint64_t peak_reserved_bytes;  /* the policy's own counter; the ledger's where there is one */
+    uint64_t peak_reserved_bytes;  /* by the policy's own counter */
     uint64_t failure_count; /* for policies that allocate nothing: the failures in the trace */
     uint64_t grow_count;
     uint64_t driver_call_count;
@@ -70,7 +70,7 @@ struct flw_policy_statistics {
     uint64_t without_wait_bytes; /* the bound: flw_bound_without_wait */
     uint64_t match_count;        /* addresses equal to the recorded ones ... */
     uint64_t compare_count;      /* ... of so many compared */
-    uint64_t segment_count;      /* taken since the first event */
+    uint64_t segment_count;      /* allocated since the first event */
     uint64_t recorded_segment_count;
     bool has_same_segments; /* sizes and order equal to the recorded ones */
     bool is_seeded;         /* started from the recorded initial segments */
@@ -83,11 +83,12 @@ static inline void flw_policy_clear_statistics(struct flw_policy_statistics *sta
 }
 
 struct flw_policy {
-    const char *name;       /* with the settings as given */
-    const char *summary;    /* a line for the help */
-    const char *sim_label;  /* shown on the simulated device; NULL = name */
-    int variant;            /* distinguishes the policies of one file */
-    bool allocates;         /* false: reports figures of the trace without running */
+    const char *name;      /* with the settings as given */
+    const char *summary;   /* a line for the help */
+    const char *sim_label; /* shown on the simulated device; NULL = name */
+    int variant;           /* distinguishes the policies of one file */
+    bool
+        allocates; /* false: has only get_statistics, whose `self` is the struct flw_policy_setup */
     bool is_thread_safe;    /* alloc, free and use from several threads */
     bool keeps_pools_apart; /* memory of the recording's private pools serves no other requests */
     bool limits_by_device;  /* a limit is the device's size, not a setting */

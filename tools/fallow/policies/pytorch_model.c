@@ -485,23 +485,17 @@ bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_
                       struct flw_pytorch_block **out_blocks)
 {
     struct flw_pytorch_heap *heap = &model->heap;
-    struct flw_pytorch_block *rest = NULL; /* behind the last block; NULL: nothing is */
-    if (flw_pytorch_seed_fits(model, seed)) {
-        rest = flw_pytorch_heap_add(heap, seed->size_bytes, seed->stream,
-                                    seed->is_large ? LARGE : SMALL, 0);
-    }
+    struct flw_pytorch_block *rest = flw_pytorch_heap_add(heap, seed->size_bytes, seed->stream,
+                                                          seed->is_large ? LARGE : SMALL, 0);
     if (rest == NULL) {
         return false;
     }
     rest->address = rest->segment->address = seed->address;
-    for (size_t i = 0; i < seed->block_count; i++) {
+    for (size_t i = 0; i < seed->block_count; i++) { /* there is a rest: the next block fits */
         struct flw_pytorch_block *block = rest;
-        if (block != NULL && block->address < seed->blocks[i].address) {
+        if (block->address < seed->blocks[i].address) {
             block = flw_pytorch_heap_cut(heap, rest, seed->blocks[i].address - rest->address);
             (void)flw_pytorch_heap_put(heap, rest);
-        }
-        if (block == NULL) {
-            return false;
         }
         uint64_t bytes = seed_block_bytes(model, seed, i);
         out_blocks[i] = block;

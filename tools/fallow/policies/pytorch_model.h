@@ -86,7 +86,7 @@ void flw_pytorch_release_cached(struct flw_pytorch_model *model);
 bool flw_pytorch_seed_fits(const struct flw_pytorch_model *model,
                            const struct flw_pytorch_seed *seed);
 
-/* Returns false if the seed does not fit, and then changes nothing, or if there is no memory for the segment. */
+/* Start with a segment and its blocks, which fit. Returns false if there is no memory for the segment. */
 bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_seed *seed,
                       struct flw_pytorch_block **out_blocks);
 

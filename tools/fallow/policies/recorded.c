@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: two policies that run nothing: `recorded`, what the trace says that its own allocator held,
- * and `bound`, the most bytes that were ever live, below which no policy can go, with the least that makes
- * no one wait beside it.
+ * Owns: two policies that run nothing. `recorded`: the bytes that the recorded allocator held. `bound`: the most live
+ * bytes, which is the least for any policy, and the least for a policy that never waits.
  */
 #include "policies/policy.h"
 
@@ -10,18 +9,6 @@
 #include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
-
-/* The setup's trace outlives the policy, so the policy is the setup itself. */
-static void *create(const struct flw_policy_setup *setup, char *message)
-{
-    message[0] = '\0';
-    return (void *)(uintptr_t)setup;
-}
-
-static void finish(void *self)
-{
-    (void)self;
-}
 
 static uint64_t count_ooms(const struct flw_trace *trace)
 {
@@ -48,14 +35,14 @@ static void get_recorded(void *self, struct flw_policy_statistics *out)
 
 /* ---- without a wait ---- */
 
-/* When work is done is counted in ops: an op's *moment* is its index + 1, and it is reached when the work
- * that the op gave is done, one lag later; 0 has always been reached. Ops come in the order of the
- * clock, so moments are reached in their order. */
+/* The completion of work is counted in ops: an op's *moment* is its index + 1. The moment is reached one lag after the
+ * op, when the work of the op is complete; moment 0 is always reached. Ops are in the order of the clock, so moments are
+ * reached in order. */
 
-/* Freed bytes of which work is not done. */
+/* Freed bytes with incomplete work. */
 struct freed {
-    size_t done;  /* the moment from which on everybody may take them */
-    size_t ready; /* before: from which on `stream` may take them, in stream order */
+    size_t done;  /* all streams may take them from this moment on */
+    size_t ready; /* `stream` may take them from this earlier moment on, in stream order */
     uint64_t bytes;
     uint16_t stream;
 };
@@ -64,7 +51,7 @@ struct freed {
 struct freed_heap {
     struct freed *list;
     size_t count, capacity;
-    bool is_by_ready; /* the first is the one that is ready first; else the one that is done last */
+    bool is_by_ready; /* earliest `ready` first; else latest `done` first */
 };
 
 static bool comes_before(const struct freed_heap *heap, size_t a, size_t b)
@@ -111,23 +98,23 @@ struct user {
     uint32_t next; /* of the same block */
 };
 
-/* Who may be at work on a live block. */
+/* The streams that may work on a live block. */
 struct worked {
-    uint16_t home;  /* where it was allocated */
+    uint16_t home;  /* of the allocation */
     uint32_t users; /* the first; 0: none */
 };
 
 struct walk {
     const struct flw_program *program;
     uint64_t lag_units, now_units;
-    size_t reached;          /* moments up to here are */
-    uint64_t reached_units;  /* the clock at the op behind them */
-    uint64_t *due_bytes;     /* by moment: what is everybody's from there on */
-    uint64_t free_bytes;     /* everybody's */
-    uint64_t held_bytes;     /* taken of the driver so far */
-    struct freed_heap *own;  /* by stream: what it may take and others may not, and what is
-                                everybody's by now, which is dropped when it comes first */
-    struct freed_heap ahead; /* not even its stream may take it: other streams use it */
+    size_t reached;         /* all moments up to this one are reached */
+    uint64_t reached_units; /* the clock at the next op */
+    uint64_t *due_bytes;    /* by moment: bytes that all streams may take from then on */
+    uint64_t free_bytes;    /* that all streams may take */
+    uint64_t held_bytes;    /* allocated from the driver so far */
+    struct freed_heap
+        *own; /* by stream: bytes that only it may take; expired ones are dropped when first */
+    struct freed_heap ahead; /* not yet for their own stream: other streams use them */
     size_t *last;            /* by stream: the moment of its last work */
     struct worked *blocks;
     struct user *users; /* from 1 on */
@@ -151,12 +138,11 @@ static void advance(struct walk *walk, size_t i)
     }
 }
 
-/* What this takes decides what is left, and leaves the best. Of two free bytes one is better if whoever
- * may take the other, now or later, may take it too: what is everybody's is better than what is one
- * stream's own, and of a stream's own what is done earlier. So a stream takes of its own what is done
- * last, then of everybody's, and only then is more held. No other way holds less: where one takes the
- * better byte of two, let the two change places from there on. It is served as before, since wherever
- * it takes the worse one later it may take the better one. */
+/* Take the worst free bytes that fit. Of two free bytes, one is better if every stream that may take the other, now or
+ * later, may take it too: bytes for all streams are better than a stream's own, and of its own those with earlier
+ * completion. So a stream takes its own bytes with the latest completion first, then bytes for all streams, then new
+ * ones. No other order holds less: if an order takes the better of two bytes, exchange the two from there on. Every
+ * later request is served as before, because a stream that may take the worse byte may take the better one. */
 static void take(struct walk *walk, uint16_t stream, uint64_t bytes)
 {
     struct freed_heap *own = &walk->own[stream];
@@ -171,7 +157,7 @@ static void take(struct walk *walk, uint16_t stream, uint64_t bytes)
         }
     }
     if (own->count != 0 && own->list[0].done <= walk->reached) {
-        own->count = 0; /* the last is done: all are */
+        own->count = 0; /* the latest is complete: all are */
     }
     uint64_t part = flw_min(bytes, walk->free_bytes);
     walk->free_bytes -= part;
@@ -185,7 +171,7 @@ static void allocate(struct walk *walk, const struct flw_op *op, size_t moment)
     walk->last[op->stream] = moment;
 }
 
-/* The replay lets the user's stream come after the block's own. */
+/* The replay orders the user's stream after the block's own. */
 static void use(struct walk *walk, const struct flw_op *op, size_t moment)
 {
     struct worked *block = &walk->blocks[op->block];
@@ -202,7 +188,8 @@ static void use(struct walk *walk, const struct flw_op *op, size_t moment)
     block->users = (uint32_t)walk->user_count;
 }
 
-/* By the contract of an announced use all that its stream had been given by the free may touch the block. */
+/* Return the moment of the last work that may use the block: by the contract of an announced use, any work that the
+ * stream was given before the free. */
 static size_t last_use(const struct walk *walk, const struct worked *block, uint16_t but)
 {
     size_t last = 0;
@@ -213,7 +200,7 @@ static size_t last_use(const struct walk *walk, const struct worked *block, uint
     return last;
 }
 
-/* A free elsewhere comes after the block's own stream, so of other streams only uses are ahead. */
+/* A free on another stream is ordered after the block's own, so only uses on further streams are incomplete. */
 static void give_back(struct walk *walk, const struct flw_op *op)
 {
     const struct worked *block = &walk->blocks[op->block];
@@ -285,15 +272,11 @@ static void get_bound(void *self, struct flw_policy_statistics *out)
 const struct flw_policy flw_policy_recorded = {
     .name = "recorded",
     .summary = "what the trace says that its own allocator held",
-    .create = create,
     .get_statistics = get_recorded,
-    .finish = finish,
 };
 
 const struct flw_policy flw_policy_bound = {
     .name = "bound",
     .summary = "the most bytes that were live: none holds less; and the least without a wait",
-    .create = create,
     .get_statistics = get_bound,
-    .finish = finish,
 };

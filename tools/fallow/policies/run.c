@@ -17,7 +17,7 @@
 
 /* ---- counts ---- */
 
-/* Until a ledger says otherwise. */
+/* Clear the figures that only a ledger has. */
 static void forget_ledger(struct flw_run_result *result)
 {
     memset(&result->account, 0xff, sizeof result->account);
@@ -25,7 +25,7 @@ static void forget_ledger(struct flw_run_result *result)
     result->leaked_bytes = 0;
 }
 
-/* Where there is a ledger, it is believed and the policy is not. */
+/* Prefer the simulated device's totals over the policy's own. */
 static void believe_ledger(struct flw_run_result *result)
 {
     const struct flw_device_account *account = &result->account;
@@ -36,7 +36,7 @@ static void believe_ledger(struct flw_run_result *result)
     result->statistics.wait_count = account->host_wait_count;
 }
 
-/* Counts so far. A policy may ask the driver for its own. */
+/* Take the counts up to now. A policy may query the driver for its own; those calls are left out. */
 static void take_counts(const struct flw_run *run, struct flw_run_result *result)
 {
     struct flw_device *device = run->setup->device;
@@ -52,7 +52,7 @@ static void take_counts(const struct flw_run *run, struct flw_run_result *result
     }
 }
 
-/* Between two moments. */
+/* Return the counts between two moments. */
 static struct flw_run_counts subtract(const struct flw_run_counts *end,
                                       const struct flw_run_counts *begin)
 {
@@ -66,7 +66,7 @@ static struct flw_run_counts subtract(const struct flw_run_counts *end,
     return counts;
 }
 
-/* Of a result with its counts taken. */
+/* Return the counts of a result after take_counts. */
 static struct flw_run_counts get_counts(const struct flw_run_result *result, uint64_t alloc_count)
 {
     const struct flw_policy_statistics *statistics = &result->statistics;
@@ -113,7 +113,7 @@ static double in_ns(uint64_t ticks, uint64_t overhead_ticks, double ns_a_tick)
     return ticks <= overhead_ticks ? 0.0 : (double)(ticks - overhead_ticks) * ns_a_tick;
 }
 
-/* Sorts the samples. */
+/* Sort the samples, and return their mean and quantiles. */
 static struct flw_run_times sum_up(uint32_t *samples, size_t count, uint64_t overhead_ticks,
                                    double ns_a_tick)
 {
@@ -163,7 +163,7 @@ static void take_times(struct flw_run *run, const struct flw_tick_rate *rate,
     }
 }
 
-/* After the policy has finished and nothing is pending. */
+/* Take the leaks and violations, after the policy has finished and no work is pending. */
 static void take_aftermath(const struct flw_device *device, struct flw_run_result *result)
 {
     struct flw_device_account account;
@@ -271,9 +271,11 @@ static bool execute(struct flw_run *run, struct flw_run_result *result)
     return is_done;
 }
 
-static bool run_on_device(const struct flw_run_setup *setup, const struct flw_policy *policy,
+static bool run_on_device(const struct flw_run_setup *setup,
+                          const struct flw_policy_setup *policy_setup,
                           struct flw_run_result *result)
 {
+    const struct flw_policy *policy = policy_setup->policy;
     struct flw_run run = {.setup = setup, .policy = policy};
     bool is_limited_here = setup->limit_bytes != 0 && policy->limits_by_device;
     struct flw_device_world world = {
@@ -284,12 +286,6 @@ static bool run_on_device(const struct flw_run_setup *setup, const struct flw_po
         .crosses_streams = setup->program->crosses_streams || setup->program->lanes.count != 0,
         .checks = setup->checks,
     };
-    struct flw_policy_setup policy_setup = {.policy = policy,
-                                            .device = setup->device,
-                                            .trace = setup->trace,
-                                            .program = setup->program,
-                                            .limit_bytes = setup->limit_bytes,
-                                            .lag_units = setup->lag_units};
     bool is_done = false;
     if (is_limited_here && !setup->device->is_sim) {
         snprintf(result->message, sizeof result->message,
@@ -307,7 +303,7 @@ static bool run_on_device(const struct flw_run_setup *setup, const struct flw_po
         goto done;
     }
     make_room(&run);
-    run.self = policy->create(&policy_setup, result->message);
+    run.self = policy->create(policy_setup, result->message);
     if (run.self == NULL) {
         goto done;
     }
@@ -323,35 +319,33 @@ done:
     return is_done;
 }
 
-static bool ask_the_trace(const struct flw_run_setup *setup, const struct flw_policy *policy,
-                          struct flw_run_result *result)
+static void ask_the_trace(struct flw_policy_setup *policy_setup, struct flw_run_result *result)
 {
-    struct flw_policy_setup policy_setup = {.policy = policy,
-                                            .trace = setup->trace,
-                                            .program = setup->program,
-                                            .lag_units = setup->lag_units};
-    void *self = policy->create(&policy_setup, result->message);
-    if (self == NULL) {
-        return false;
-    }
     flw_policy_clear_statistics(&result->statistics);
-    policy->get_statistics(self, &result->statistics);
-    policy->finish(self);
+    policy_setup->policy->get_statistics(policy_setup, &result->statistics);
     forget_ledger(result);
     forget_counts(&result->all);
     forget_counts(&result->last_pass);
     forget_counts(&result->last_quarter);
     result->peak_requested_bytes = result->statistics.peak_requested_bytes;
     result->failure_count = result->statistics.failure_count;
-    return true;
 }
 
 bool flw_run_policy(const struct flw_run_setup *setup, const struct flw_policy *policy,
                     struct flw_run_result *result)
 {
-    *result = (struct flw_run_result){.policy = policy};
-    result->has_run = policy->allocates ? run_on_device(setup, policy, result)
-                                        : ask_the_trace(setup, policy, result);
+    struct flw_policy_setup policy_setup = {.policy = policy,
+                                            .device = setup->device,
+                                            .trace = setup->trace,
+                                            .program = setup->program,
+                                            .limit_bytes = setup->limit_bytes,
+                                            .lag_units = setup->lag_units};
+    *result = (struct flw_run_result){.policy = policy, .has_run = true};
+    if (policy->allocates) {
+        result->has_run = run_on_device(setup, &policy_setup, result);
+    } else {
+        ask_the_trace(&policy_setup, result);
+    }
     return result->has_run;
 }
 
@@ -371,8 +365,8 @@ static bool completes(const struct flw_run_setup *setup, const struct flw_policy
     return flw_run_policy(&limited, policy, &result) && result.failure_count == 0;
 }
 
-/* Completion is not strictly monotone in the limit: placement is chaotic near the edge. What comes
- * out is a limit at which the trace completes, and one step below which it did not. */
+/* Completion is not monotone in the limit: placement is chaotic near the edge. The result is a limit at which the trace
+ * completes, and did not one step below. */
 uint64_t flw_run_find_limit(const struct flw_run_setup *setup, const struct flw_policy *policy,
                             const struct flw_run_result *unlimited)
 {
