@@ -196,16 +196,15 @@ static void put_place(struct writer *w, const struct flw_trace_event *event,
 static void print_instant(struct writer *w, const struct flw_trace_event *event,
                           const struct flw_trace_detail *detail)
 {
-    const char *name = flw_trace_name(w->trace, detail);
     struct flw_json_writer *out = begin_event(w, "i", kinds[event->op].name, event->time_ns, 0);
     if (event->op == FLW_TRACE_ALLOC || event->op == FLW_TRACE_FREE) {
         put_memory(w, event);
     } else if (flw_trace_op_has_stream(event->op)) {
         put_place(w, event, detail);
-    } else if (name != NULL) {
-        flw_json_text(out, "name", name);
     } else if (event->op == FLW_TRACE_DROP) {
         flw_json_number(out, "events", detail->lost_count);
+    } else if (flw_trace_name(w->trace, detail) != NULL) {
+        flw_json_text(out, "name", flw_trace_name(w->trace, detail));
     }
     end_event(w);
 }
@@ -236,11 +235,12 @@ static void print_event(struct writer *w, const struct flw_trace_event *event,
 {
     const struct kind *kind = &kinds[event->op];
     bool is_begin = event->op == FLW_TRACE_PHASE_BEGIN;
-    for (int i = 0; i < TOTAL_COUNT; i++) {
-        uint64_t *total = &w->totals[i], bytes = event->size_bytes;
+    if (kind->signs[RESERVED] < 0 && event->size_bytes > w->totals[RESERVED]) {
         /* A recording without the beginning may release more than was taken. */
-        uint64_t less = i == RESERVED && bytes > *total ? *total : bytes;
-        *total += kind->signs[i] > 0 ? bytes : kind->signs[i] < 0 ? -less : 0;
+        w->totals[RESERVED] = event->size_bytes;
+    }
+    for (int i = 0; i < TOTAL_COUNT; i++) {
+        w->totals[i] += (uint64_t)kind->signs[i] * event->size_bytes;
     }
     if (is_begin || event->op == FLW_TRACE_PHASE_END) {
         uint32_t row = *w->rows++;

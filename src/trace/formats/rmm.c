@@ -11,13 +11,9 @@
  */
 #include "trace/formats/rmm.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "trace/io/line.h"
 #include "trace/trace/history.h"
@@ -26,14 +22,13 @@
 #define NS_PER_SECOND UINT64_C(1000000000)
 #define NS_PER_DAY    (24 * 3600 * NS_PER_SECOND)
 #define NO_MEMORY     "no memory to hold the trace"
-#define COLUMN_BYTES  64 /* no column has more, with the final 0 */
 
 /* ---- reading ---- */
 
 struct reader {
     struct flw_line line;
     struct flw_build build;
-    char column[COLUMN_BYTES];  /* the last one */
+    const char *column, *end; /* the last one; the line's memory, which a comma or a newline ends */
     uint64_t begin_ns, last_ns; /* of the first row and of the latest row */
     uint64_t midnight_ns;       /* midnight of the present day, if times are times of day */
     uint64_t null_count;        /* rows without memory: a null pointer allocated or freed */
@@ -52,64 +47,83 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Read the next column up to a comma, without the space around it; a column that cannot be good becomes empty. Returns
- * false if there is none. An empty column after the last comma counts: `at` passes the end once. */
+/* Read the next column up to a comma, without the space around it. Returns false if there is none. An empty column after
+ * the last comma counts: `at` passes the end once. */
 static bool take_column(struct reader *r)
 {
     struct flw_line *line = &r->line;
-    while (line->at < line->end && is_space(*line->at)) {
-        line->at++;
+    const char *at = line->at, *end = line->end;
+    while (at < end && is_space(*at)) {
+        at++;
     }
-    r->column[0] = '\0';
-    if (line->at > line->end) {
+    if (at > end) {
+        r->column = r->end = end;
         return false;
     }
-    const char *comma = memchr(line->at, ',', (size_t)(line->end - line->at));
-    const char *end = comma != NULL ? comma : line->end;
-    size_t count = (size_t)(end - line->at);
-    while (count > 0 && is_space(line->at[count - 1])) {
-        count--;
-    }
-    if (count < COLUMN_BYTES && memchr(line->at, '\0', count) == NULL) {
-        memcpy(r->column, line->at, count);
-        r->column[count] = '\0';
-    }
+    const char *comma = memchr(at, ',', (size_t)(end - at));
+    end = comma != NULL ? comma : end;
     line->at = end + 1;
+    while (end > at && is_space(end[-1])) {
+        end--;
+    }
+    r->column = at;
+    r->end = end;
     return true;
 }
 
-/* Parse digits. Returns false if there are none, or too many for 64 bits. */
-static bool parse_digits(const char **at, int base, uint64_t *out)
+static bool is_column(const struct reader *r, const char *text)
 {
-    char *end;
-    errno = 0;
-    *out = strtoull(*at, &end, base);
-    bool is_number = isxdigit((unsigned char)**at) && end > *at && errno == 0;
-    *at = end;
+    size_t count = (size_t)(r->end - r->column);
+    return count == strlen(text) && memcmp(r->column, text, count) == 0;
+}
+
+/* Parse digits. Returns false if there are none, or too many for 64 bits. */
+static bool parse_digits(const char **at, unsigned base, uint64_t *out)
+{
+    const char *c = *at;
+    uint64_t value = 0;
+    bool fits = true;
+    for (;; c++) {
+        unsigned digit = *c >= '0' && *c <= '9'   ? (unsigned)(*c - '0')
+                         : *c >= 'a' && *c <= 'f' ? (unsigned)(*c - 'a') + 10
+                         : *c >= 'A' && *c <= 'F' ? (unsigned)(*c - 'A') + 10
+                                                  : UINT32_MAX;
+        if (digit >= base) {
+            break;
+        }
+        fits = fits && !__builtin_mul_overflow(value, (uint64_t)base, &value) &&
+               !__builtin_add_overflow(value, (uint64_t)digit, &value);
+    }
+    bool is_number = fits && c > *at;
+    *out = value;
+    *at = c;
     return is_number;
 }
 
 /* Read a number: "0x1f" is hexadecimal, "(nil)" is 0, others are in `base`. */
-static uint64_t take_number(struct reader *r, int base, const char *problem)
+static uint64_t take_number(struct reader *r, unsigned base, const char *problem)
 {
-    const char *at = r->column;
     uint64_t number = 0;
     bool is_read = take_column(r);
-    bool is_hexadecimal = strncasecmp(r->column, "0x", 2) == 0;
-    bool is_number =
-        is_read && (strcmp(r->column, "(nil)") == 0 ||
-                    (parse_digits(&at, is_hexadecimal ? 16 : base, &number) && *at == '\0'));
-    check(r, is_number, problem);
+    const char *at = r->column;
+    if (r->end - at > 2 && at[0] == '0' && (at[1] == 'x' || at[1] == 'X')) {
+        base = 16;
+        at += 2;
+    }
+    check(r,
+          is_read && (is_column(r, "(nil)") || (parse_digits(&at, base, &number) && at == r->end)),
+          problem);
     return number;
 }
 
 /* Parse "SECONDS[.FRACTION]" or "HOURS:MINUTES:SECONDS[(.|:)FRACTION]" into ns: seconds since any time, or time since
  * midnight. Digits of the fraction below a ns are dropped. Returns false if it is neither. */
-static bool parse_time(const char *at, bool *out_is_clock, uint64_t *out_ns)
+static bool parse_time(const struct reader *r, bool *out_is_clock, uint64_t *out_ns)
 {
+    const char *at = r->column;
     static const uint64_t limits[] = {UINT64_MAX, 60, 60}, units[] = {3600, 60, 1};
     uint64_t seconds = 0, fraction_ns = 0, weight = NS_PER_SECOND, part;
-    bool is_clock = strchr(at, ':') != NULL;
+    bool is_clock = memchr(at, ':', (size_t)(r->end - at)) != NULL;
     for (size_t i = is_clock ? 0 : 2; i < 3; i++) {
         if (!parse_digits(&at, 10, &part) || (is_clock && part > limits[i]) ||
             __builtin_mul_overflow(part, units[i], &part) ||
@@ -117,15 +131,15 @@ static bool parse_time(const char *at, bool *out_is_clock, uint64_t *out_ns)
             return false;
         }
     }
-    if (*at != '\0' && *at != '.' && (*at != ':' || !is_clock)) {
+    if (at < r->end && *at != '.' && (*at != ':' || !is_clock)) {
         return false;
     }
-    for (at += *at != '\0'; *at >= '0' && *at <= '9'; at++) {
+    for (at += at < r->end; at < r->end && *at >= '0' && *at <= '9'; at++) {
         weight /= 10;
         fraction_ns += weight * (uint64_t)(*at - '0');
     }
     *out_is_clock = is_clock;
-    return *at == '\0' && !__builtin_mul_overflow(seconds, NS_PER_SECOND, out_ns) &&
+    return at == r->end && !__builtin_mul_overflow(seconds, NS_PER_SECOND, out_ns) &&
            !__builtin_add_overflow(*out_ns, fraction_ns, out_ns);
 }
 
@@ -135,7 +149,7 @@ static uint64_t take_time(struct reader *r)
 {
     bool is_clock = false, fits = true;
     uint64_t time_ns = 0;
-    bool is_time = take_column(r) && parse_time(r->column, &is_clock, &time_ns);
+    bool is_time = take_column(r) && parse_time(r, &is_clock, &time_ns);
     check(r, is_time, "the time is neither HH:MM:SS.FRACTION nor seconds");
     if (is_clock) {
         if (r->has_begun && time_ns < r->last_ns - r->midnight_ns &&
@@ -165,7 +179,7 @@ static uint8_t take_action(struct reader *r)
                    {"allocate failure", FLW_TRACE_OOM}};
     check(r, take_column(r), "there is no action");
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++) {
-        if (strcmp(r->column, actions[i].word) == 0) {
+        if (is_column(r, actions[i].word)) {
             return actions[i].op;
         }
     }
