@@ -131,7 +131,8 @@ static void note_free(struct record *record, uint32_t block, uint64_t op)
     }
     record->pending_bytes += bytes;
     record->pending_count++;
-    if (record->trace->blocks[block].waits) { /* pending until the end, no longer requested */
+    if (record->until_ops[block] ==
+        record->program->op_count) { /* pending until the end, no longer requested */
         record->live_bytes -= bytes;
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the sheet: all figures of a report of one trace, measured and ready to be printed or drawn. Only collect.c
- * fills a sheet; text, JSON, CSV and page are printed from the sheet.
+ * Owns: the sheet: all figures of a report of one trace, measured and ready to be printed or drawn. Only
+ * flw_sheet_collect fills a sheet (collect.h); text, JSON, CSV and page are printed from the sheet.
  * Does not: format numbers, or use files.
  *
  * An *op* is one step of the replayed program (a number below op_count), including the allocation of blocks that were
