@@ -64,18 +64,11 @@ bool flw_build_add_stream(struct flw_build *build, uint64_t handle, uint16_t *ou
         *out_stream = (uint16_t)known;
         return true;
     }
-    if (trace->stream_count == FLW_BUILD_STREAMS_MAX) {
-        return false;
-    }
-    if (!FLW_ARRAY_FITS(trace->streams, trace->stream_count, build->stream_room)) {
-        return false;
-    }
-    if (!flw_addressmap_put(&build->streams, handle, (uint32_t)trace->stream_count)) {
-        return false;
-    }
     *out_stream = (uint16_t)trace->stream_count;
-    trace->streams[trace->stream_count++] = handle;
-    return true;
+    return trace->stream_count < FLW_BUILD_STREAMS_MAX &&
+           FLW_ARRAY_FITS(trace->streams, trace->stream_count, build->stream_room) &&
+           flw_addressmap_put(&build->streams, handle, (uint32_t)trace->stream_count) &&
+           FLW_ARRAY_ADD(trace->streams, trace->stream_count, build->stream_room, handle);
 }
 
 bool flw_build_add_name(struct flw_build *build, const char *name, size_t bytes, uint32_t *out_name)

@@ -24,12 +24,11 @@ uint64_t flw_intern_hash(const void *bytes, size_t count)
 
 static bool reserve_text(struct flw_intern *intern, size_t bytes)
 {
-    while (intern->text_room < intern->text_bytes + bytes) {
-        if (!FLW_ARRAY_FITS(intern->texts, intern->text_room, intern->text_room)) {
-            return false;
-        }
+    bool has_memory = true;
+    while (has_memory && intern->text_room < intern->text_bytes + bytes) {
+        has_memory = FLW_ARRAY_FITS(intern->texts, intern->text_room, intern->text_room);
     }
-    return true;
+    return has_memory;
 }
 
 bool flw_intern_add_text(struct flw_intern *intern, const void *bytes, size_t count, uint64_t *out)
@@ -68,16 +67,11 @@ bool flw_intern_add_pair(struct flw_intern *intern, struct flw_intern_pair pair,
         }
         hash++;
     }
-    if (!FLW_ARRAY_FITS(intern->pairs, intern->pair_count, intern->pair_room)) {
-        return false;
-    }
-    if (intern->pair_count >= FLW_ADDRESSMAP_ABSENT ||
-        !flw_addressmap_put(&intern->pair_places, hash, (uint32_t)intern->pair_count)) {
-        return false;
-    }
     *out = intern->pair_count;
-    intern->pairs[intern->pair_count++] = pair;
-    return true;
+    return intern->pair_count < FLW_ADDRESSMAP_ABSENT &&
+           FLW_ARRAY_FITS(intern->pairs, intern->pair_count, intern->pair_room) &&
+           flw_addressmap_put(&intern->pair_places, hash, (uint32_t)intern->pair_count) &&
+           FLW_ARRAY_ADD(intern->pairs, intern->pair_count, intern->pair_room, pair);
 }
 
 void flw_intern_finish(struct flw_intern *intern)

@@ -11,12 +11,8 @@
 
 bool flw_phases_add(struct flw_phases *phases, uint64_t time_us, uint32_t name, bool is_begin)
 {
-    if (!FLW_ARRAY_FITS(phases->at, phases->count, phases->room)) {
-        return false;
-    }
-    phases->at[phases->count] = (struct flw_phase){time_us, phases->count, name, is_begin};
-    phases->count++;
-    return true;
+    struct flw_phase phase = {time_us, phases->count, name, is_begin};
+    return FLW_ARRAY_ADD(phases->at, phases->count, phases->room, phase);
 }
 
 static int compare_phases(const void *a, const void *b)

@@ -41,14 +41,11 @@ bool flw_stacks_put_frame(struct flw_stacks *stacks, const struct flw_frame *fra
         }
         hash++; /* two frames with the same hash */
     }
-    if (stacks->frame_count >= FLW_ADDRESSMAP_ABSENT ||
-        !FLW_LARGEARRAY_FITS(stacks->frames, stacks->frame_count, stacks->frame_room) ||
-        !flw_addressmap_put(&stacks->frame_places, hash, (uint32_t)stacks->frame_count)) {
-        return false;
-    }
     *out_frame = (uint32_t)stacks->frame_count;
-    stacks->frames[stacks->frame_count++] = *frame;
-    return true;
+    return stacks->frame_count < FLW_ADDRESSMAP_ABSENT &&
+           FLW_LARGEARRAY_FITS(stacks->frames, stacks->frame_count, stacks->frame_room) &&
+           flw_addressmap_put(&stacks->frame_places, hash, (uint32_t)stacks->frame_count) &&
+           FLW_LARGEARRAY_ADD(stacks->frames, stacks->frame_count, stacks->frame_room, *frame);
 }
 
 #define NUMBER_BYTES 5 /* of 7 bits each */
