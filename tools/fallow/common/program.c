@@ -69,7 +69,7 @@ static bool read_blocks(struct flw_lanes *lanes, const struct flw_trace *trace)
             return false;
         }
         lanes->block_lanes[number] = lane;
-        if (lane >= lanes->stream_count) {
+        if (context->pool != 0) {
             lanes->list[lane - lanes->stream_count].alloc_count += block->size_bytes != 0;
         }
     }

@@ -72,8 +72,9 @@ static uint32_t move_stack(struct naming *naming, uint32_t stack)
     size_t count = 0;
     uint32_t number = 0;
     for (uint32_t frame; flw_stacks_next(&walk, &frame);) {
-        for (uint32_t i = naming->firsts[frame]; i < naming->firsts[frame + 1]; i++) {
-            frames[count++] = naming->list[i];
+        const uint32_t *list = naming->list, *firsts = naming->firsts;
+        for (uint32_t i = firsts[frame]; list != NULL && i < firsts[frame + 1]; i++) {
+            frames[count++] = list[i];
         }
     }
     naming->has_memory &= flw_stacks_add(&naming->to, frames, count, &number);

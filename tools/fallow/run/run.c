@@ -326,11 +326,14 @@ static void tell_trace(const struct order *order, const char *name, const struct
 {
     const char *path = order->trace;
     struct stat facts;
+    if (!order->is_record || path == NULL) {
+        return;
+    }
     if (order->has_stacks) {
         name_all(order);
     }
-    bool is_there = path != NULL && stat(path, &facts) == 0;
-    if (!order->is_record || strstr(path, "%p") != NULL || (is_there && !S_ISREG(facts.st_mode))) {
+    bool is_there = stat(path, &facts) == 0;
+    if (strstr(path, "%p") != NULL || (is_there && !S_ISREG(facts.st_mode))) {
         return; /* the content of pipes and devices is unknown */
     }
     if (!is_there) {
