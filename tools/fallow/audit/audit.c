@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the command line of `fallow audit`: the run, the folder of the pages of its processes, and writing the report.
+ * Owns: the command line of `fallow audit`: running the command, the folder of the pages, writing the report.
  * Does not: observe the program (libfallow-preload.so).
  */
 #include <errno.h>

@@ -114,7 +114,7 @@ const char *flw_findings_function(struct flw_findings *findings,
     return name;
 }
 
-/* True for frames of the CUDA runtime, as a library or linked into the program: they did not request the fill. */
+/* True for frames of the CUDA runtime, which is a library or linked into the program: such frames did not request the fill. */
 static bool is_runtime(struct flw_findings *findings, const struct flw_audit_frame *frame)
 {
     static const char *const modules[] = {"libcudart", "libcuda.", NULL};
@@ -135,7 +135,7 @@ static int compare_sites(const void *a, const void *b)
     return order != 0 ? order : (x->site.id > y->site.id) - (x->site.id < y->site.id);
 }
 
-/* Sort by bytes, because the estimated time is proportional to them. */
+/* Sort by bytes, because the estimated time is proportional to the bytes. */
 void flw_findings_sort(struct flw_findings *findings)
 {
     if (findings->site_count > 0) {

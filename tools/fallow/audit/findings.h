@@ -25,7 +25,7 @@ struct flw_findings {
     double bandwidth_gbs;
     uint64_t trial_id; /* 0: none */
     unsigned poison;
-    int exit_code, signal; /* of the command; signal 0: it exited */
+    int exit_code, signal; /* of the command; 0: no signal */
     struct flw_audit_counts counts;
     size_t process_count;
     size_t unreadable_count; /* files without a whole page */
@@ -34,11 +34,11 @@ struct flw_findings {
     struct flw_modules modules;
 };
 
-/* Visit the path of each file in the folder whose name begins with the prefix. */
+/* Visit the path of each file of the folder with a name that begins with the prefix. */
 void flw_findings_visit(const char *folder, const char *prefix,
                         void (*visit)(void *context, const char *path), void *context);
 
-/* Add every page of the folder whose name begins with the prefix. */
+/* Add every page of the folder with such a name. */
 void flw_findings_read(struct flw_findings *findings, const char *folder, const char *name);
 void flw_findings_add(struct flw_findings *findings, const struct flw_auditpage *page);
 void flw_findings_sort(struct flw_findings *findings);
@@ -46,7 +46,7 @@ void flw_findings_sort(struct flw_findings *findings);
 struct flw_finding *flw_findings_site(const struct flw_findings *findings, uint64_t id);
 void flw_findings_finish(struct flw_findings *findings);
 
-/* Return the name of a frame's module, and of its function or NULL. */
+/* Return the name of a frame's module; of the function, or NULL. */
 const char *flw_findings_module(const struct flw_findings *findings,
                                 const struct flw_audit_frame *frame);
 const char *flw_findings_function(struct flw_findings *findings,

@@ -87,7 +87,7 @@ static void print_table(FILE *out, struct flw_findings *findings)
           out);
 }
 
-/* The text is always printed, a count only if it is not 0. */
+/* The text is always printed, a count only above 0. */
 static void print_blind_spots(FILE *out, const struct flw_findings *findings)
 {
     const struct flw_audit_counts *counts = &findings->counts;

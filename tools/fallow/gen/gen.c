@@ -25,7 +25,7 @@ struct request {
     bool wants_list;
 };
 
-static const struct flw_gen_kind *current; /* whose command line is read */
+static const struct flw_gen_kind *current; /* the generator of the command line */
 
 /* ---- help ---- */
 
@@ -42,7 +42,7 @@ static void print_generators(FILE *out)
 
 #define HELP_COLUMNS 100
 
-/* Print a name and a text, wrapped in its column. */
+/* Print a name and a text, wrapped in a column. */
 static void print_item(const char *name, int column, const char *text)
 {
     int width = HELP_COLUMNS - column;

@@ -321,7 +321,7 @@ static bool is_as_before(const struct stat *before, const struct stat *now)
            memcmp(&before->st_mtim, &now->st_mtim, sizeof now->st_mtim) == 0;
 }
 
-/* Report the state of the requested file; `before` is its state before the run. */
+/* Report the state of the requested file; `before` is the state before the run. */
 static void tell_trace(const struct order *order, const char *name, const struct stat *before)
 {
     const char *path = order->trace;

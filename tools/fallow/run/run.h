@@ -13,7 +13,7 @@
  * Returns FLW_EXIT_OK without a difference, FLW_EXIT_FAILED with one or if a run failed. */
 int flw_compare_run(const struct flw_launch *launch, const unsigned patterns[2]);
 
-/* Replace each frame whose file is a module and an offset (record/callstack.h) by the function there, with file and line,
+/* Replace each frame with a module and an offset as file (record/callstack.h) by the function there, with file and line,
  * and a frame for each inlined function. Unknown frames stay. Returns the number of named frames. *out_has_memory:
  * false if memory ran out; then the trace is unchanged. */
 size_t flw_names_find(struct flw_trace *trace, bool *out_has_memory);

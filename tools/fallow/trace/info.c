@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: `fallow trace info`: the facts of a trace on one screen or as JSON, whose keys keep their meaning. Facts beyond
+ * Owns: `fallow trace info`: the facts of a trace on one screen or as JSON with stable keys. Facts beyond
  * the trace's own fields are counted once for both.
  */
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 #include "trace/io/jsonwriter.h"
 #include "trace/trace/notes.h"
 
-#define SCHEMA     1  /* raise if a key is removed or changes its meaning */
+#define SCHEMA     1  /* raise if a key is removed or changes meaning */
 #define LISTED_MAX 12 /* streams, settings, header lines */
 
 /* ---- facts ---- */
@@ -125,7 +125,7 @@ static void count_events(struct facts *facts)
     memcpy(facts->tallies, tallies, sizeof tallies);
 }
 
-/* Count the stacks as a file has them: a reader may hold some that nothing uses. */
+/* Count the stacks in use; a reader may hold others. */
 static void count_stacks(struct facts *facts)
 {
     const struct flw_trace *trace = facts->trace;

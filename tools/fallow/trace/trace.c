@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: `fallow trace`: its command line, and the verbs that convert and check traces.
+ * Owns: `fallow trace`: the command line, and the verbs that convert and check traces.
  * Does not: know any form (src/trace).
  */
 #include <getopt.h>
@@ -37,7 +37,7 @@ enum verb_trait {
     TAKES_FORM = 4,
     TAKES_JSON = 8,
     TAKES_MANY = 16,
-    PRINTS_SUMMARY = 32, /* of what was read, after writing it */
+    PRINTS_SUMMARY = 32, /* of the trace, after writing */
     EVERY_VERB = 64
 };
 
@@ -45,7 +45,7 @@ struct verb {
     const char *name;
     const char *arguments;
     const char *summary;
-    const char *text; /* of its help */
+    const char *text; /* of the help */
     const char *example;
     const char *form;                          /* to write; NULL: --to names it */
     int (*run)(const struct request *request); /* NULL: convert */
@@ -295,7 +295,7 @@ static void print_verbs(FILE *out)
 
 static const struct verb_option {
     struct flw_option option;
-    unsigned traits; /* of the verbs that take it */
+    unsigned traits; /* of the verbs with this option */
     const char *help;
 } all_options[] = {
     {{OPTION("output", TEXT, out_path), .letter = 'o'},
@@ -318,7 +318,7 @@ static const struct verb_option {
 
 #define OPTION_COUNT (sizeof all_options / sizeof *all_options)
 
-static const struct verb *current; /* whose command line is read */
+static const struct verb *current; /* the verb of the command line */
 
 static void print_verb(void)
 {
