@@ -128,17 +128,12 @@ static const char *check_sides(const struct flw_trace *trace)
 
 /* ---- events ---- */
 
-/* The stage of a block's life; has_done: a FREE_DONE follows. */
+/* The stage of a block's life. */
 enum stage {
     STAGE_UNBORN,
     STAGE_LIVE,
     STAGE_FREED,
     STAGE_DONE
-};
-
-struct life {
-    uint8_t stage;
-    bool has_done;
 };
 
 static const char *check_event(const struct flw_trace *trace, const struct flw_trace_event *event)
@@ -171,35 +166,23 @@ static const char *check_event(const struct flw_trace *trace, const struct flw_t
     return NULL;
 }
 
-static const char *step_life(struct life *life, const struct flw_trace_event *event)
+/* Move a block to the next stage. After a violation the check ends, so the stage is meaningless. */
+static const char *step_life(uint8_t *stage, uint8_t op)
 {
-    switch (event->op) {
+    switch (op) {
     case FLW_TRACE_ALLOC:
-        if (life->stage != STAGE_UNBORN) {
-            return "a block is allocated twice";
-        }
-        life->stage = STAGE_LIVE;
-        return NULL;
+        return (*stage)++ == STAGE_UNBORN ? NULL : "a block is allocated twice";
     case FLW_TRACE_FREE:
-        if (life->stage != STAGE_LIVE) {
-            return "a block is freed that is not allocated";
-        }
-        life->stage = STAGE_FREED;
-        return NULL;
+        return (*stage)++ == STAGE_LIVE ? NULL : "a block is freed that is not allocated";
     case FLW_TRACE_FREE_DONE:
-        if (life->stage != STAGE_FREED) {
-            return "a free is completed that was not asked for";
-        }
-        life->stage = STAGE_DONE;
-        life->has_done = true;
-        return NULL;
+        return (*stage)++ == STAGE_FREED ? NULL : "a free is completed that was not asked for";
     default:
-        return life->stage == STAGE_LIVE ? NULL : "a stream uses a block that is not allocated";
+        return *stage == STAGE_LIVE ? NULL : "a stream uses a block that is not allocated";
     }
 }
 
 /* Check the rules about single events and about the order of a block's events. */
-static const char *check_order(const struct flw_trace *trace, struct life *lives)
+static const char *check_order(const struct flw_trace *trace, uint8_t *stages)
 {
     uint64_t time_ns = 0;
     size_t next_block = trace->initial_count;
@@ -207,7 +190,7 @@ static const char *check_order(const struct flw_trace *trace, struct life *lives
         const struct flw_trace_event *event = &trace->events[i];
         const char *wrong = check_event(trace, event);
         if (wrong == NULL && flw_trace_op_has_block(event->op)) {
-            wrong = step_life(&lives[event->block], event);
+            wrong = step_life(&stages[event->block], event->op);
         }
         if (wrong != NULL) {
             return wrong;
@@ -234,7 +217,7 @@ static bool add(uint64_t *total, uint64_t *peak, uint64_t bytes)
 
 /* Add up the totals of a trace, of which all totals are 0. Recordings that lost their first events may release more
  * than they reserve: 0 is the least reserved. */
-static const char *add_up(struct flw_trace *trace, const struct life *lives)
+static const char *add_up(struct flw_trace *trace, const uint8_t *stages)
 {
     uint64_t live_bytes = 0, reserved_bytes = 0;
     uint64_t *peak_live = &trace->peak_requested_bytes;
@@ -256,7 +239,7 @@ static const char *add_up(struct flw_trace *trace, const struct life *lives)
             fits = add(&live_bytes, peak_live, bytes);
             break;
         case FLW_TRACE_FREE:
-            live_bytes -= lives[event->block].has_done ? 0 : bytes;
+            live_bytes -= stages[event->block] == STAGE_DONE ? 0 : bytes;
             break;
         case FLW_TRACE_FREE_DONE:
             live_bytes -= bytes;
@@ -303,14 +286,14 @@ static const char *check_initial(const struct flw_trace *trace)
     return NULL;
 }
 
-/* Check the rules, and compute the totals of `trace` in *out. The caller frees *out_lives, which is NULL if memory runs
+/* Check the rules, and compute the totals of `trace` in *out. The caller frees *out_stages, which is NULL if memory runs
  * out. */
 static const char *compute(const struct flw_trace *trace, struct flw_trace *out,
-                           struct life **out_lives)
+                           uint8_t **out_stages)
 {
-    struct life *lives = calloc(trace->block_count + 1, sizeof(*lives));
-    *out_lives = lives;
-    if (lives == NULL) {
+    uint8_t *stages = calloc(trace->block_count + 1, 1);
+    *out_stages = stages;
+    if (stages == NULL) {
         return "there is no memory to check it";
     }
     memcpy(out, trace, sizeof *out);
@@ -318,11 +301,11 @@ static const char *compute(const struct flw_trace *trace, struct flw_trace *out,
     out->recorded_segment_calls = 0;
     const char *wrong = check_initial(trace);
     for (size_t i = 0; wrong == NULL && i < trace->initial_count; i++) {
-        lives[i].stage = STAGE_LIVE;
+        stages[i] = STAGE_LIVE;
     }
-    wrong = wrong != NULL ? wrong : check_order(trace, lives);
+    wrong = wrong != NULL ? wrong : check_order(trace, stages);
     wrong = wrong != NULL ? wrong : check_sides(trace);
-    wrong = wrong != NULL ? wrong : add_up(out, lives);
+    wrong = wrong != NULL ? wrong : add_up(out, stages);
     if (!trace->has_segments) {
         out->recorded_peak_reserved_bytes = 0;
     }
@@ -331,16 +314,16 @@ static const char *compute(const struct flw_trace *trace, struct flw_trace *out,
 
 const char *flw_measure_trace(struct flw_trace *trace)
 {
-    struct life *lives;
+    uint8_t *stages;
     struct flw_trace measured;
-    const char *wrong = compute(trace, &measured, &lives);
+    const char *wrong = compute(trace, &measured, &stages);
     if (wrong == NULL) {
         *trace = measured;
         for (size_t i = 0; i < trace->block_count; i++) {
-            trace->blocks[i].freed = lives[i].stage >= STAGE_FREED;
+            trace->blocks[i].freed = stages[i] >= STAGE_FREED;
         }
     }
-    free(lives);
+    free(stages);
     return wrong;
 }
 
@@ -364,14 +347,14 @@ static bool stacks_exist(const struct flw_trace *trace)
 
 bool flw_trace_is_valid(const struct flw_trace *trace)
 {
-    struct life *lives = NULL;
+    uint8_t *stages = NULL;
     struct flw_trace measured;
     bool is_valid = trace != NULL && trace->source != NULL && trace->format != NULL &&
-                    compute(trace, &measured, &lives) == NULL;
+                    compute(trace, &measured, &stages) == NULL;
     for (size_t i = 0; is_valid && i < trace->block_count; i++) {
-        is_valid = trace->blocks[i].freed == (lives[i].stage >= STAGE_FREED);
+        is_valid = trace->blocks[i].freed == (stages[i] >= STAGE_FREED);
     }
-    free(lives);
+    free(stages);
     return is_valid && stacks_exist(trace) && memcmp(trace, &measured, sizeof measured) == 0 &&
            (trace->has_segments ||
             (trace->recorded_segment_calls == 0 && trace->segment_count == 0));
