@@ -166,9 +166,9 @@ static void count_segment(struct import *import, struct flw_pickle_value segment
     }
 }
 
-/* Find the first event of the device with a time, or the first out-of-memory. */
-static bool find_event(struct import *import, const struct device *device, bool is_oom,
-                       uint64_t *out_us)
+/* Return the time of the device's first event with a time, or of its first out-of-memory; without times, the number of
+ * that event. UINT64_MAX: none. */
+static uint64_t find_event(struct import *import, const struct device *device, bool is_oom)
 {
     const struct flw_pickle_list *events = flw_pickle_list(&import->pickle, device->events);
     struct flw_pickle_cursor cursor = {.next = events->first};
@@ -177,11 +177,10 @@ static bool find_event(struct import *import, const struct device *device, bool 
         struct flw_pickle_value time = get(import, dict, WORD_TIME_US);
         bool has_time = time.kind == FLW_PICKLE_UNSIGNED;
         if (is_oom ? flw_pickle_is_word(get(import, dict, WORD_ACTION), WORD_OOM) : has_time) {
-            *out_us = has_time ? time.bits : i;
-            return true;
+            return has_time ? time.bits : i;
         }
     }
-    return false;
+    return UINT64_MAX;
 }
 
 static bool is_preferred(const struct device *a, const struct device *b)
@@ -199,10 +198,8 @@ static int find_preferred(struct import *import)
     int best = 0;
     for (int i = 0; i < import->device_count; i++) {
         struct device *device = &import->devices[i];
-        device->oom_us = UINT64_MAX;
-        if (import->active_count > 1) { /* otherwise its events decide */
-            find_event(import, device, true, &device->oom_us);
-        }
+        bool is_sole = import->active_count <= 1; /* then the events decide */
+        device->oom_us = is_sole ? UINT64_MAX : find_event(import, device, true);
         best = is_preferred(device, &import->devices[best]) ? i : best;
     }
     return best;
@@ -272,9 +269,9 @@ static void read_annotation(struct import *import, struct flw_pickle_value dict)
 
 static void read_annotations(struct import *import)
 {
-    uint64_t first_us;
+    uint64_t first_us = find_event(import, &import->devices[import->device], false);
     each(import, import->annotations, NULL, read_annotation);
-    if (find_event(import, &import->devices[import->device], false, &first_us)) {
+    if (first_us != UINT64_MAX) {
         check_memory(import, flw_phases_settle(&import->phases, first_us));
     } else { /* no events to place them among */
         import->unplaced_count += import->phases.count;
