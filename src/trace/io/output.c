@@ -129,14 +129,11 @@ static mode_t hand_over(int fd, const struct stat *old)
 static bool begin_beside(struct flw_output *output, const char *path, const struct stat *old,
                          char *message)
 {
-    static const char suffix[] = ".XXXXXX";
+    char *temporary = NULL;
     output->path = old != NULL ? realpath(path, NULL) : strdup(path);
-    char *temporary = output->path != NULL ? malloc(strlen(output->path) + sizeof(suffix)) : NULL;
-    if (temporary == NULL) {
+    if (output->path == NULL || asprintf(&temporary, "%s.XXXXXX", output->path) < 0) {
         return false;
     }
-    strcpy(temporary, output->path);
-    strcat(temporary, suffix);
     int fd = mkstemp(temporary);
     if (fd < 0) {
         fail(output, message, "cannot create a file there", errno);
