@@ -133,18 +133,10 @@ size_t flw_remains_find(const struct flw_remains *remains, uint64_t address)
 
 /* ---- segments ---- */
 
+/* Return the opposite of a segment event; the two of a pair are neighbours. */
 static uint8_t invert(uint8_t op)
 {
-    switch (op) {
-    case FLW_TRACE_SEGMENT_ALLOC:
-        return FLW_TRACE_SEGMENT_FREE;
-    case FLW_TRACE_SEGMENT_FREE:
-        return FLW_TRACE_SEGMENT_ALLOC;
-    case FLW_TRACE_SEGMENT_MAP:
-        return FLW_TRACE_SEGMENT_UNMAP;
-    default:
-        return FLW_TRACE_SEGMENT_MAP;
-    }
+    return (uint8_t)(FLW_TRACE_SEGMENT_ALLOC + ((op - FLW_TRACE_SEGMENT_ALLOC) ^ 1));
 }
 
 /* Make a recording that runs backward, each event replaced by the opposite event: a history finds segments of the start
