@@ -45,11 +45,11 @@ extern "C" {
     X(OUT_OF_PINNED_MEMORY, 24, "no pinned host memory within the limit; fallow_host_last_error explains what to do") \
     X(ASLEEP, 25, "the pool is asleep; call fallow_pool_wake first") \
     X(RECORDS_LOST, 26, "the recording ended and lacks events; the log has their number and how to avoid the loss") \
-    X(OVER_BUDGET, 27, "the arena's budget is too small; raise it or use less; fallow_arena_last_error has both numbers") \
+    X(OVER_BUDGET, 27, "the arena's budget is too small; raise the budget or use less; fallow_arena_last_error has both numbers") \
     X(NOT_FOUND, 40, "a library, device or file was not found") \
     X(VERSION, 41, "this library does not support the version of the driver or of the caller's header") \
     X(NOT_SUPPORTED, 42, "the device or driver lacks the feature") \
-    X(DRIVER, 43, "the CUDA driver refused a call; fallow_pool_last_driver_error names it") \
+    X(DRIVER, 43, "the CUDA driver refused a call; see fallow_pool_last_driver_error") \
     X(IO, 44, "a file could not be written; the log has its name and the reason") \
     X(DEVICE_LOST, 60, "the device or its context is gone; frees succeed and do nothing, destroy the pool")
 /* clang-format on */

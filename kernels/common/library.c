@@ -301,7 +301,7 @@ static fallow_status refuse_capture(fallow_kernels *kernels, const char *name, f
     }
     if (error != 0 || capture != DRIVER_IS_NOT_CAPTURING) {
         flw_kernels_refuse(kernels,
-                           "launch of %s: it is not loaded yet, and the stream is being "
+                           "launch of %s: the kernel is not loaded yet, and the stream is being "
                            "captured: launch it once, or call fallow_kernels_load, before "
                            "the capture begins",
                            name);
@@ -331,7 +331,7 @@ static fallow_status loaded_function(fallow_kernels *kernels, enum flw_kernel ke
 static fallow_status fill(fallow_kernels *kernels, fallow_pool *pool)
 {
     if (!find_entries(kernels, pool)) {
-        flw_kernels_refuse(kernels, "the pool's driver cannot load modules: is it up to date?");
+        flw_kernels_refuse(kernels, "the pool's driver cannot load modules: update the driver");
         return FALLOW_NOT_SUPPORTED;
     }
     kernels->is_simulated = register_twins(pool);

@@ -61,7 +61,7 @@ void flw_refusal_copy(struct flw_refusal *refusal, void *to, size_t bytes, const
     for (size_t i = bytes; i < given; i++) {
         if (((const unsigned char *)caller)[i] != 0) {
             flw_refusal_refuse(refusal, FALLOW_VERSION,
-                               "params has a field set that this version does not know");
+                               "params sets a field that this version does not support");
             return;
         }
     }

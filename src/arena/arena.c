@@ -112,7 +112,7 @@ static bool refuse_busy(fallow_arena *arena, int state)
 {
     (void)flw_arena_refuse(arena, FALLOW_BUSY, "%s",
                            (state & ~FLW_ARENA_AWAITED) == FLW_ARENA_AT_WORK
-                               ? "another thread is inside a call on it"
+                               ? "another thread is inside a call of the arena"
                                : "a lease is open; end it first");
     return false;
 }
@@ -248,7 +248,8 @@ void flw_arena_free_block(fallow_arena *arena, void *block)
         status = fallow_free(arena->handle, block, stream);
     }
     if (status != FALLOW_OK) {
-        flw_arena_say(arena, FALLOW_LOG_ERROR, "a block stays allocated until its pool goes: %s",
+        flw_arena_say(arena, FALLOW_LOG_ERROR,
+                      "a block stays allocated until its pool is destroyed: %s",
                       fallow_status_message(status));
     }
 }
@@ -443,7 +444,7 @@ static fallow_status trim_pinned(fallow_arena *arena)
     }
     return flw_arena_refuse(
         arena, status,
-        "%zu captures hold its addresses; it keeps %zu bytes of scratch and its "
+        "%zu captures hold its addresses; the arena keeps %zu bytes of scratch and its "
         "persistent regions until they are released",
         count, arena->scratch_bytes);
 }
@@ -457,7 +458,7 @@ fallow_status fallow_arena_trim(fallow_arena *arena)
     if (flw_arena_is_pinned(arena)) {
         status = trim_pinned(arena);
     } else if ((status = flw_arena_await_all(arena, true)) != FALLOW_OK) {
-        (void)flw_arena_refuse(arena, status, "what uses it cannot be waited for: %s",
+        (void)flw_arena_refuse(arena, status, "cannot wait for its users: %s",
                                fallow_status_message(status));
     } else {
         flw_arena_free_scratch(arena);

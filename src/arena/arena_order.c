@@ -83,7 +83,7 @@ static fallow_status await_everything(fallow_arena *arena, const struct flw_aren
     }
     fallow_status status = flw_pool_ask_captures(pool);
     status = status == FALLOW_OK ? flw_heap_sync_context(&pool->heap) : status;
-    *why = "a stream that it was leased on cannot be recorded on any more, and the context cannot "
+    *why = "a stream of an earlier lease cannot be recorded on any more, and the context cannot "
            "be waited for while another stream is being captured: lease again after that capture, "
            "or inside it";
     return status;
@@ -171,10 +171,10 @@ fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream
     }
     flw_heap_leave_driver(heap, &section);
     if (result != CUDA_SUCCESS) {
-        return flw_arena_refuse(
-            arena, flw_heap_refuse(heap, result, "an event between two streams"),
-            "the lease could not be ordered after the last one of its capture: %s",
-            flw_driver_error_name(driver, result));
+        return flw_arena_refuse(arena,
+                                flw_heap_refuse(heap, result, "an event between two streams"),
+                                "the lease could not be ordered after its capture's last lease: %s",
+                                flw_driver_error_name(driver, result));
     }
     atomic_fetch_add_explicit(&arena->wait_count, 1, memory_order_relaxed);
     return FALLOW_OK;
@@ -379,10 +379,11 @@ static fallow_status guard(fallow_arena *arena, fallow_stream stream, uint64_t c
                                                       : flw_capture_check(pool, mark.domain);
     }
     if (status != FALLOW_OK) {
-        return flw_arena_refuse(arena, status, "the stream of a launch: %s",
-                                status == FALLOW_CAPTURING
-                                    ? "it is being captured; guard launches outside of captures"
-                                    : fallow_status_message(status));
+        return flw_arena_refuse(
+            arena, status, "the stream of a launch: %s",
+            status == FALLOW_CAPTURING
+                ? "the stream is being captured; guard launches outside of captures"
+                : fallow_status_message(status));
     }
     (void)flw_arena_is_pinned(arena);
     if ((status = flw_arena_notice_sleep(arena)) != FALLOW_OK) {

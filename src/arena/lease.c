@@ -112,8 +112,8 @@ static fallow_status check_budget(fallow_arena *arena, const fallow_layout *layo
     }
     return flw_arena_refuse(
         arena, FALLOW_OVER_BUDGET,
-        "for layout '%s' it would hold %zu bytes, %zu of them persistent (largest region '%s', %zu "
-        "bytes), and its budget is %zu: raise the budget, or lease the layout before it is set",
+        "layout '%s' needs %zu bytes, %zu of them persistent (largest region '%s', %zu "
+        "bytes), and the budget is %zu: raise the budget, or lease the layout before setting one",
         layout->name, wanted, kept, largest->name, largest->size_bytes, arena->budget_bytes);
 }
 
@@ -128,7 +128,7 @@ static fallow_status check_scratch(fallow_arena *arena, const fallow_layout *lay
     return flw_arena_refuse(
         arena, FALLOW_CAPTURING,
         "holds %zu bytes and cannot grow inside a capture; layout '%s' needs %zu aligned to "
-        "%zu (largest region '%s', %zu bytes): lease it once before",
+        "%zu (largest region '%s', %zu bytes): lease the layout once before",
         arena->scratch_bytes, layout->name, bytes, layout->align_bytes, largest->name,
         largest->size_bytes);
 }
@@ -145,7 +145,7 @@ static fallow_status make_room(fallow_arena *arena, const fallow_layout *layout,
         return flw_arena_refuse(
             arena, status,
             "holds %zu bytes and cannot move while graphs of %zu captures hold its addresses; layout "
-            "'%s' needs %zu aligned to %zu: release them first, or lease it before the capture",
+            "'%s' needs %zu aligned to %zu: release them first, or lease the layout before the capture",
             arena->scratch_bytes, flw_arena_graph_count(arena), layout->name, bytes,
             layout->align_bytes);
     }
@@ -420,7 +420,7 @@ static FLW_NOINLINE fallow_status finish(fallow_arena *arena, fallow_stream stre
     }
     if (is_captured) {
         return flw_arena_refuse(arena, FALLOW_CAPTURING,
-                                "the lease was begun outside of the capture: end it there");
+                                "the lease was begun outside of the capture: end it outside");
     }
     if (mark.domain->own_thread_only || arena->pool->config.streams_may_die) {
         arena->looks |= FLW_ARENA_LOOKS_AT_ORDER;

@@ -21,7 +21,7 @@
 #define ZONE_BYTE 0xe7
 
 #define LATE_USE                                                                              \
-    "an address was kept after its lease, a graph launched without fallow_lease_guard, or a " \
+    "an address was used after its lease, a graph launched without fallow_lease_guard, or a " \
     "stream not joined before fallow_lease_end"
 
 struct flw_arena_check {

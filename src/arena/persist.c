@@ -96,7 +96,7 @@ static fallow_status check_one(fallow_arena *arena, const fallow_region *region,
     if (is_taken && capture != NULL) {
         return flw_arena_refuse(arena, FALLOW_CAPTURING,
                                 "persistent region '%s' needs %zu bytes aligned to %zu, has %zu, "
-                                "and cannot move inside a capture: lease it once before",
+                                "and cannot move inside a capture: lease the layout once before",
                                 region->name, region->size_bytes, region->align_bytes, has_bytes);
     }
     if (is_taken && persistent != NULL && persistent->address != NULL &&
@@ -111,7 +111,7 @@ static fallow_status check_one(fallow_arena *arena, const fallow_region *region,
     if (capture != NULL && persistent != NULL && !persistent->holds_values) {
         return flw_arena_refuse(arena, FALLOW_CAPTURING,
                                 "persistent region '%s' must be initialised and cannot be inside "
-                                "a capture: lease it once before",
+                                "a capture: lease the layout once before",
                                 region->name);
     }
     return FALLOW_OK;
@@ -416,7 +416,7 @@ fallow_status flw_arena_notice_sleep(fallow_arena *arena)
 {
     struct flw_pool *pool = arena->pool;
     if (flw_gate_is_asleep(&pool->gate)) {
-        return flw_arena_refuse(arena, FALLOW_ASLEEP, "its pool is asleep: wake that first");
+        return flw_arena_refuse(arena, FALLOW_ASLEEP, "its pool is asleep: wake the pool first");
     }
     uint64_t serial = atomic_load(&pool->sleeper.serial);
     if (serial != arena->sleep_serial &&

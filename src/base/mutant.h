@@ -12,7 +12,7 @@
 /* clang-format off */
 #define FLW_MUTANT_LIST(X) \
     X(SLOTS_MARKED_EARLY, "a batch is marked with a sequence number read before its last free") \
-    X(RUN_MARKED_EARLY, "a freed run is marked with a sequence number read before its free") \
+    X(RUN_MARKED_EARLY, "a freed run gets a sequence number read before the free") \
     X(CACHED_RUN_MARKED_EARLY, "a run in a cache is marked with a sequence number read before its free") \
     X(SEQUENCE_STANDS_STILL, "a fence takes a sequence number without advancing it: later frees look covered") \
     X(FENCE_NOT_RECORDED, "a fence is published before it is recorded") \

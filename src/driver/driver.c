@@ -68,7 +68,7 @@ static void say_why_not_loaded(char *message, const char *name, bool is_default)
     const char *reason = dlerror();
     if (strcmp(name, "sim") == 0) {
         say(message, "cannot load the simulated driver", SIM_LIBRARY,
-            "it lies beside libfallow where that was built or installed: put it there, or name its folder in LD_LIBRARY_PATH");
+            "it is installed beside libfallow: put it there, or name its folder in LD_LIBRARY_PATH");
     } else if (is_default) {
         say(message, "cannot load the CUDA driver", name,
             "install the NVIDIA driver, or use the simulated device (driver = \"sim\"; on the command line --device sim)");

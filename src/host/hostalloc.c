@@ -329,7 +329,7 @@ static fallow_status refuse_need(struct flw_hostpool *pool, const struct need *n
     if (is_driver && flw_answer_of(need->refusal) == FLW_ANSWER_REFUSED) {
         return flw_hostpool_refuse(
             pool, flw_answer_status(need->refusal),
-            "no pinned memory for %llu bytes: %s answered %s; what was allocated is not touched by it, and the next request asks again",
+            "no pinned memory for %llu bytes: %s returned %s; live blocks are unaffected, and the next request tries again",
             (unsigned long long)need->bytes, need->call,
             flw_pin_error_name(&pool->pin, need->refusal));
     }

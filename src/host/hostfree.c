@@ -80,7 +80,7 @@ static fallow_status refuse_pointer(struct flw_hostpool *pool, const char *call,
     atomic_fetch_add(&pool->misuse_count, 1);
     return flw_hostpool_refuse(
         pool, FALLOW_INVALID_POINTER,
-        "%s of %p: no live block of this host pool begins there; pass what fallow_host_alloc gave, once",
+        "%s of %p: no live block of this host pool begins there; pass each pointer of fallow_host_alloc once",
         call, ptr);
 }
 
@@ -92,11 +92,10 @@ static fallow_status refuse_stream(struct flw_hostpool *pool, const char *call,
     }
     if (status == FALLOW_DRIVER) {
         return flw_hostpool_refuse(
-            pool, status, "%s: the driver does not say now what stream that is; try again", call);
+            pool, status, "%s: the driver cannot identify the stream now; try again", call);
     }
     return flw_hostpool_refuse(
-        pool, status,
-        "%s: %s; pass a stream that lives, and give its pool notice before it is destroyed", call,
+        pool, status, "%s: %s; pass a live stream, and retire a stream before destroying it", call,
         fallow_status_message(status));
 }
 

@@ -73,7 +73,7 @@ fallow_status flw_hostpool_refuse_lost(struct flw_hostpool *pool)
     const char *call = atomic_load(&pool->pin.lost_call);
     return flw_hostpool_refuse(
         pool, FALLOW_DEVICE_LOST,
-        "%s answered %s: the device or its context is gone; destroy the host pool and make another",
+        "%s returned %s: the device or its context is gone; destroy the host pool and create another",
         call != NULL ? call : "a driver call",
         flw_pin_error_name(&pool->pin, atomic_load(&pool->pin.lost_error)));
 }
@@ -189,7 +189,7 @@ static fallow_status begin(struct flw_hostpool *pool, fallow_pool *device_pool, 
     if (status == FALLOW_NOT_SUPPORTED) {
         snprintf(
             message, FLW_DRIVER_MESSAGE_BYTES,
-            "fallow_host_create: libjemalloc refuses an arena with hooks of its own: install jemalloc 5.3 or newer, and let the executable link it");
+            "fallow_host_create: libjemalloc refuses an arena with custom hooks: install jemalloc 5.3 or newer, and link it into the executable");
     }
     return status;
 }
@@ -280,7 +280,7 @@ void fallow_host_destroy(fallow_host *host)
     if (pool->live_count > 0) {
         flw_hostpool_log(
             pool, FALLOW_LOG_WARNING,
-            "fallow_host_destroy: %llu blocks of %llu bytes are still allocated; they are gone now",
+            "fallow_host_destroy: %llu blocks of %llu bytes were still allocated; their memory is released",
             (unsigned long long)pool->live_count, (unsigned long long)pool->requested_bytes);
     }
     flw_fences_release(pool);

@@ -119,8 +119,9 @@ fallow_status flw_pin_init(struct flw_pin *pin, fallow_pool *pool, const fallow_
     *pin = (struct flw_pin){.context = fallow_pool_context(pool)};
     atomic_init(&pin->node, -1);
     if (pin->context == NULL) {
-        snprintf(message, FLW_DRIVER_MESSAGE_BYTES,
-                 "fallow_host_create: the pool is gone; create the host pool while it lives");
+        snprintf(
+            message, FLW_DRIVER_MESSAGE_BYTES,
+            "fallow_host_create: the device pool is destroyed; create the host pool before that");
         return FALLOW_INVALID_POOL;
     }
     const char *missing = fill_table(pin, pool);

@@ -274,7 +274,7 @@ static fallow_status ask_total(int device, uint64_t *out_bytes)
     }
     if (driver.cuDeviceGet(&handle, device) != CUDA_SUCCESS ||
         driver.cuDeviceTotalMem_v2(&bytes, handle) != CUDA_SUCCESS) {
-        flw_plugin_log("device %d does not say how much memory it has", device);
+        flw_plugin_log("device %d does not report its memory size", device);
         status = FALLOW_DRIVER;
     }
     flw_driver_close(&driver);
@@ -381,13 +381,13 @@ static void explain(int device, fallow_pool *pool, size_t size_bytes,
     } else if (refusal->status == FALLOW_CAPTURING) {
         snprintf(text, room,
                  "no %zu bytes on device %d: the stream is being captured and the functions for "
-                 "graph memory are not set; fallow.enable_torch() sets them",
+                 "graph memory are not set; call fallow.enable_torch()",
                  size_bytes, device);
     } else if (refusal->status == FALLOW_OUT_OF_MEMORY &&
                fallow_pool_get_stats(pool, &stats) == FALLOW_OK) {
         snprintf(text, room,
                  "no %zu bytes on device %d: %llu are in use, %llu reserved, none could be given "
-                 "back; fallow.report() says whose they are",
+                 "back; fallow.report() lists their owners",
                  size_bytes, device, (unsigned long long)stats.requested_bytes,
                  (unsigned long long)stats.reserved_bytes);
     } else {
@@ -487,7 +487,7 @@ void flw_plugin_free(int device, fallow_plugin_order order, void *ptr, fallow_st
         status = free_of_another(order, ptr, stream);
     }
     if (status != FALLOW_OK && (at == NULL || !atomic_load(&at->was_replaced))) {
-        flw_plugin_log("%p of device %d cannot come back: %s", ptr, device,
+        flw_plugin_log("cannot free %p of device %d: %s", ptr, device,
                        fallow_status_message(status));
     }
 }

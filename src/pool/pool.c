@@ -186,7 +186,7 @@ static fallow_status check_identities(struct flw_pool *pool)
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
         flw_pool_log(
             pool, FALLOW_LOG_ERROR,
-            "streams_may_die needs cuStreamGetId, which this driver lacks: update it (12.0 or "
+            "streams_may_die needs cuStreamGetId, which this driver lacks: update the driver (12.0 or "
             "later), or retire streams and leave it 0");
         return FALLOW_NOT_SUPPORTED;
     }

@@ -27,8 +27,7 @@ flw_dlsym_function flw_dlsym_libc(void)
         address = dlvsym(RTLD_NEXT, "dlsym", versions[i]); /* by name: the library's own */
     }
     if (address == NULL) {
-        flw_log_line(
-            "the C library has no dlsym that this library knows; it cannot be preloaded here");
+        flw_log_line("cannot preload: this library does not find dlsym in the C library");
         _exit(127);
     }
     memcpy(&function, &address, sizeof function);

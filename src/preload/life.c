@@ -135,7 +135,7 @@ static void say_if_passed(void)
         flw_runplace_page() == NULL && flw_hook_use_has_near_driver() &&
         !flw_hook_use_is_linked()) {
         flw_log_line(
-            "not reached: libcuda.so.1 is loaded, but what uses it looked past this library "
+            "not reached: libcuda.so.1 is loaded, but its user bypassed this library "
             "(RTLD_DEEPBIND, another preload's dlsym, or a loader of its own); the program ran "
             "without Fallow");
     }

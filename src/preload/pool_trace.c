@@ -35,9 +35,8 @@ static void record_pool(fallow_pool *pool, CUdevice device)
                        : 0u;
     if (number == FLW_HOMES_MAX ||
         !flw_tracer_name_file(&settings, place, traces.device_counts[place]++, path)) {
-        flw_log_line("recording: a pool is not recorded: %s; the program goes on",
-                     number == FLW_HOMES_MAX ? "there were too many"
-                                             : "its file's name is too long");
+        flw_log_line("recording: a pool is not recorded: %s; the program continues",
+                     number == FLW_HOMES_MAX ? "there were too many" : "the file name is too long");
         return;
     }
     fallow_status status = fallow_record_start(pool, &config, &recorder);
@@ -45,7 +44,7 @@ static void record_pool(fallow_pool *pool, CUdevice device)
         atomic_store(&traces.recorders[number], recorder);
         atomic_store(&traces.count, number + 1);
     } else if (status != FALLOW_IO) { /* logged already */
-        flw_log_line("recording: cannot begin %s: %s; the program goes on", path,
+        flw_log_line("recording: cannot begin %s: %s; the program continues", path,
                      fallow_status_message(status));
     }
 }

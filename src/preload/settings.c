@@ -51,9 +51,8 @@ static const struct flw_setting list[] = {
     {"reserve", BYTES(reserve_bytes)},
     {"large", BYTES(large_bytes)},
     {"page_source", FLW_SETTING_IS_WORD, .words = page_sources,
-     .expected =
-         "give automatic or segments: what is allocated in the place of cudaMalloc's memory is "
-         "of cuMemAlloc"},
+     .expected = "use automatic or segments: memory that replaces cudaMalloc's is "
+                 "of cuMemAlloc"},
     {"ipc", SWITCH(is_ipc)},
     {"top", SWITCH(is_top)},
     {.name = NULL}};

@@ -138,7 +138,7 @@ static void log_line(void *context, bool is_error, const char *line)
 {
     (void)context;
     if (is_error) {
-        flw_log_line("%s; the program goes on", line);
+        flw_log_line("%s; the program continues", line);
     }
 }
 
@@ -147,10 +147,10 @@ static struct flw_callstacks *take_callstacks(void)
 {
     struct flw_callstacks *all = tracer.settings.stack_depth > 0 ? flw_callstacks_shared() : NULL;
     if (all == NULL && tracer.settings.stack_depth > 0) {
-        flw_log_line("recording: no memory for call stacks; the program goes on, without them");
+        flw_log_line("recording: no memory for call stacks; the program continues without them");
     } else if (all != NULL && !flw_callstacks_are_quick(all)) {
         flw_log_line(
-            "recording: a call stack takes some us; with libunwind.so.8 (package libunwind8) it takes "
+            "recording: a call stack takes some us; with libunwind.so.8 (package libunwind8) only "
             "some 0.3");
     }
     return all;
@@ -179,8 +179,8 @@ static struct flw_recorder *make_recorder(unsigned place)
     }
     if (status != FALLOW_OK) {
         if (status != FALLOW_IO) { /* logged already */
-            flw_log_line("recording: cannot begin %s: %s; the program goes on",
-                         is_named ? path : "a file, its name is too long",
+            flw_log_line("recording: cannot begin %s: %s; the program continues",
+                         is_named ? path : "a file, the name is too long",
                          fallow_status_message(status));
         }
         detach(&tracer.has_failed[place]);

@@ -14,7 +14,7 @@
 #define MAKE_TRIES 3
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "a board is little-endian, and written as it lies in memory"
+#error "a stats page is little-endian, written as in memory"
 #endif
 _Static_assert(offsetof(struct flw_stats_file_header, head_crc) == 24, "the layout is fixed");
 _Static_assert(offsetof(struct flw_stats_file_header, asked) == 28, "the layout is fixed");

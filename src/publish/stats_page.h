@@ -36,9 +36,9 @@
     X(device, POOL, LABEL, "ordinal of the device")                                              \
     X(limit_bytes, POOL, VALUE, "most that the driver may have given")                           \
     X(device_bytes, POOL, VALUE, "memory of the device")                                         \
-    X(requested_bytes, STATS, VALUE, "live blocks, as asked")                                    \
+    X(requested_bytes, STATS, VALUE, "live blocks, requested bytes")                             \
     X(live_bytes, STATS, VALUE, "live blocks, as given")                                         \
-    X(reserved_bytes, STATS, VALUE, "what the driver has given")                                 \
+    X(reserved_bytes, STATS, VALUE, "allocated from the driver")                                 \
     X(peak_requested_bytes, STATS, VALUE, "most requested_bytes")                                \
     X(peak_live_bytes, STATS, VALUE, "most live_bytes that was seen")                            \
     X(peak_reserved_bytes, STATS, VALUE, "most reserved_bytes")                                  \
@@ -74,18 +74,18 @@
     X(uses_vmm, STATS, VALUE, "1: address space and physical memory are separate")               \
     X(uses_membarrier, STATS, VALUE, "0: no call is a hit")                                      \
     X(is_lost, POOL, VALUE, "1: the device is lost")                                             \
-    X(is_recorded, POOL, VALUE, "1: a recorder is at it")                                        \
+    X(is_recorded, POOL, VALUE, "1: being recorded")                                             \
     X(last_climb_stage, POOL, LABEL,                                                             \
       "stage that served the last climb above the first, plus 1; 0 none")                        \
-    X(last_climb_bytes, POOL, VALUE, "what that climb was for")                                  \
+    X(last_climb_bytes, POOL, VALUE, "size of that request")                                     \
     X(is_asleep, STATS, VALUE, "1: the memory is released, the addresses are kept")              \
-    X(asleep_bytes, STATS, VALUE, "what the next wake takes from the driver")                    \
+    X(asleep_bytes, STATS, VALUE, "bytes that the next wake allocates")                          \
     X(saved_bytes, STATS, VALUE, "contents in pinned host memory while asleep")                  \
     X(exported_bytes, STATS, VALUE, "handles that were exported")                                \
     X(imported_bytes, STATS, VALUE, "handles of others that are mapped here")                    \
     X(lost_membarrier, STATS, VALUE,                                                             \
       "1: the kernel has refused membarrier since the pool was made")                            \
-    X(has_context_order, POOL, VALUE, "1: its callers name no stream")                           \
+    X(has_context_order, POOL, VALUE, "1: calls name no stream")                                 \
     X(idle_bytes, STATS, VALUE, "reserved, and neither live, cached, deferred nor captured")     \
     X(arena_bytes, POOL, VALUE, "live blocks that arenas hold")                                  \
     X(arena_count, POOL, VALUE, "arenas")

@@ -373,7 +373,7 @@ static fallow_status say_missing(const struct flw_recorder *recorder,
     say(recorder, true, what, recorder->path,
         recorder->settings.waits ? "the host had no memory for a thread's ring"
         : advice != NULL         ? advice
-                                 : "threads were faster than it could be written");
+                                 : "threads were faster than the writer");
     return FALLOW_RECORDS_LOST;
 }
 

@@ -207,7 +207,7 @@ static bool add_notes(struct flw_trace_file *trace_file)
     const struct flw_trace_file_settings *settings = &trace_file->settings;
     snprintf(notes, sizeof notes, "recorder fallow\nclock %s\nbegins %s\n",
              settings->uses_tsc ? "tsc" : "monotonic",
-             settings->is_whole ? "with the recording" : "with what the rings had kept");
+             settings->is_whole ? "with the recording" : "with the records kept in the rings");
     return flw_ftrace_writer_add_notes(trace_file->writer, notes);
 }
 

@@ -166,17 +166,17 @@ static uint64_t legal_until(const struct flw_context *context, uint64_t at, uint
         if (mapping == NULL) {
             return at;
         }
-        *why = "the device was given no such access to it";
+        *why = "the device has no such access";
         return mapped_until(context->device, mapping, at, flw_min(end, region->node.end), is_write);
     case FLW_REGION_POOLED:
         return region->node.end; /* the time of a block's allocation is a matter of order:
                                      test_stretch */
     case FLW_REGION_ALLOCATION:
-        *why = "it belongs to another device, whose context is no enabled peer";
+        *why = "the memory belongs to another device, whose context is no enabled peer";
         if (!flw_context_reaches(context, region->context)) {
             return at;
         }
-        *why = "it lies behind the end of the allocation";
+        *why = "the address is after the end of the allocation";
         return flw_max(at, region->node.begin + region->bytes);
     default:
         return region->node.end;

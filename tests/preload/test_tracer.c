@@ -386,7 +386,7 @@ static int record_to(const char *path, const char *line)
 
 static int record_to_full_disk(void)
 {
-    return record_to("/dev/full", "No space left on device; the program goes on");
+    return record_to("/dev/full", "No space left on device; the program continues");
 }
 
 static int record_to_nowhere(void)
@@ -402,7 +402,7 @@ static int record_to_limited_file(void)
     struct rlimit limit = {.rlim_cur = 20000, .rlim_max = 20000};
     (void)signal(SIGXFSZ, SIG_IGN);
     return setrlimit(RLIMIT_FSIZE, &limit) == 0
-               ? record_to("limited.ftrace", "File too large; the program goes on")
+               ? record_to("limited.ftrace", "File too large; the program continues")
                : 9;
 }
 

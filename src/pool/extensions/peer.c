@@ -41,7 +41,7 @@ fallow_status flw_pool_check_peer(struct flw_pool *pool, int peer)
         result = ask(pool, peer, &can_access);
     }
     if (result != CUDA_SUCCESS) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR, "peer device %d cannot be asked for: %s", peer,
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "cannot query peer device %d: %s", peer,
                      flw_driver_error_name(driver, result));
         return FALLOW_DRIVER;
     }
@@ -52,7 +52,7 @@ fallow_status flw_pool_check_peer(struct flw_pool *pool, int peer)
     }
     if (peer == pool->config.device) {
         flw_pool_log(pool, FALLOW_LOG_ERROR,
-                     "peer device %d is the pool's own: leave it out of the peers", peer);
+                     "peer device %d is the pool's own: remove it from the peers", peer);
         return FALLOW_INVALID_ARGUMENT;
     }
     if (can_access == 0) {

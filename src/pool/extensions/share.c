@@ -93,11 +93,10 @@ static fallow_status claim_handle(struct flw_pool *pool, const fallow_block *blo
     flw_lock_release(&heap->lock);
     *out_handle = handle;
     if (status == FALLOW_INVALID_ARGUMENT) {
-        flw_pool_log(
-            pool, FALLOW_LOG_ERROR,
-            "block %p shares its physical handle: ask for it with FALLOW_REQUEST_EXPORT_%s "
-            "to export it",
-            block->base, type == FALLOW_HANDLE_FD ? "FD" : "FABRIC");
+        flw_pool_log(pool, FALLOW_LOG_ERROR,
+                     "block %p shares its physical handle: allocate with FALLOW_REQUEST_EXPORT_%s "
+                     "to export it",
+                     block->base, type == FALLOW_HANDLE_FD ? "FD" : "FABRIC");
     }
     return status;
 }
@@ -139,7 +138,7 @@ static fallow_status share_block(struct flw_pool *pool, const void *ptr, fallow_
     if (block.state == FALLOW_BLOCK_CAPTURED) {
         flw_pool_log(
             pool, FALLOW_LOG_ERROR,
-            "block %p was allocated inside a capture, whose graphs keep it: allocate it before",
+            "block %p was allocated inside a capture, whose graphs keep it: allocate before the capture",
             block.base);
         return FALLOW_INVALID_ARGUMENT;
     }

@@ -17,12 +17,13 @@ static const struct {
                             "other nodes cannot map this memory; that takes an IMEX channel"},
     [FLW_REFUSED_FD] = {FALLOW_LOG_WARNING, FALLOW_HANDLE_FD, "handles with file descriptors",
                         "other processes cannot map this memory"},
-    [FLW_REFUSED_RDMA] = {FALLOW_LOG_WARNING, 0, "handles for network adapters",
-                          "what registers memory with them may refuse this memory; page_source "
-                          "segments has none of it"},
+    [FLW_REFUSED_RDMA] =
+        {FALLOW_LOG_WARNING, 0, "handles for network adapters",
+         "libraries that register memory with them may refuse this memory; page_source "
+         "segments has neither"},
     [FLW_REFUSED_HANDLES] =
         {FALLOW_LOG_WARNING, 0, "virtual memory management",
-         "memory comes in segments of cuMemAlloc, which move as wholes only, and "
+         "memory is allocated in segments of cuMemAlloc, which move only as a whole, and "
          "do not sleep"},
 };
 
@@ -64,7 +65,7 @@ void flw_pool_log_required(struct flw_pool *pool)
     flw_pool_log(
         pool, FALLOW_LOG_ERROR,
         "%s answered %s for a handle of the kinds that handle_types names: other kinds may "
-        "be had, leave it out",
+        "be had, remove the setting",
         call, flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.last_error)));
 }
 
@@ -72,7 +73,7 @@ void flw_pool_log_required(struct flw_pool *pool)
 static void log_unsupported(const struct flw_pool *pool)
 {
     const fallow_pool_config *config = &pool->config;
-    char text[128] = "the device or the driver is without it";
+    char text[128] = "the device or the driver lacks it";
     unsigned kind = FLW_REFUSED_FABRIC;
     while (kind < FLW_REFUSED_HANDLES && ((config->handle_types & refusals[kind].type) == 0 ||
                                           !read_refusal(pool, kind, text, sizeof text))) {
@@ -81,7 +82,7 @@ static void log_unsupported(const struct flw_pool *pool)
     if (kind == FLW_REFUSED_HANDLES) {
         (void)read_refusal(pool, kind, text, sizeof text);
     }
-    flw_pool_log(pool, FALLOW_LOG_ERROR, "the setting %s needs %s: %s: leave it out",
+    flw_pool_log(pool, FALLOW_LOG_ERROR, "the setting %s needs %s: %s: remove the setting",
                  config->handle_types != 0        ? "handle_types"
                  : config->peer_device_count != 0 ? "peer_devices"
                                                   : "page_source",
@@ -99,14 +100,13 @@ void flw_pool_log_no_tables(const struct flw_pool *pool)
     uint64_t allowance = flw_meta_allowance();
     if (allowance == UINT64_MAX) {
         flw_pool_log(pool, FALLOW_LOG_ERROR,
-                     "the pool cannot be set up: the host refused memory for its tables: look at "
+                     "cannot create the pool: the host refused memory for its tables: check "
                      "ulimit -d and at vm.overcommit_memory");
     } else {
-        flw_pool_log(
-            pool, FALLOW_LOG_ERROR,
-            "the pool cannot be set up: its tables take at least %llu MiB of addresses, and "
-            "%llu MiB are left: lift the limit of the address space (ulimit -v unlimited)",
-            MIB_OF(least + FLW_MIB - 1), MIB_OF(allowance));
+        flw_pool_log(pool, FALLOW_LOG_ERROR,
+                     "cannot create the pool: its tables need at least %llu MiB of addresses, and "
+                     "%llu MiB are left: lift the limit of the address space (ulimit -v unlimited)",
+                     MIB_OF(least + FLW_MIB - 1), MIB_OF(allowance));
     }
 }
 

@@ -89,7 +89,7 @@ static const char *find_invalid(const fallow_pool_config *config)
            : config->reserved_1 != 0                                  ? "reserved_1: 0"
            : config->peer_device_count > 16 ? "peer_device_count: at most 16"
            : config->peer_device_count != 0 && config->peer_devices == NULL
-               ? "peer_devices: as many ordinals as peer_device_count says"
+               ? "peer_devices: peer_device_count ordinals"
            : (unsigned)config->page_source > FALLOW_PAGES_SEGMENTS
                ? "page_source: one of the FALLOW_PAGES_ values"
            : config->page_source == FALLOW_PAGES_SEGMENTS &&

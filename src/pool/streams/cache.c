@@ -74,8 +74,8 @@ void flw_seize_end(struct flw_pool *pool, struct flw_tcache *seized)
     if (FLW_UNLIKELY(atomic_load(&pool->lost_membarrier)) &&
         !atomic_exchange(&pool->loss_of_it_noted, true)) {
         flw_pool_log(pool, FALLOW_LOG_WARNING,
-                     "the kernel refuses membarrier(2), which it granted when the pool was made (a "
-                     "seccomp filter, or no memory): no call is a hit any more, each takes its "
+                     "the kernel refuses membarrier(2), which worked when the pool was created (a "
+                     "seccomp filter, or no memory): calls are no longer hits, each takes its "
                      "cache's lock; a filter that allows membarrier keeps the hits");
     }
 }

@@ -233,10 +233,9 @@ struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
             find_domain(pool, stream, true, status); /* the places of lost streams are free now */
     }
     if (*status == FALLOW_OUT_OF_HOST_MEMORY && lacks_host) {
-        flw_pool_log(
-            pool, FALLOW_LOG_WARNING,
-            "out of host memory: the host refuses what a stream that is new takes: look at "
-            "ulimit -d, ulimit -v and the memory limit of the container");
+        flw_pool_log(pool, FALLOW_LOG_WARNING,
+                     "out of host memory: the host refuses memory for a new stream: check "
+                     "ulimit -d, ulimit -v and the memory limit of the container");
     } else if (*status == FALLOW_OUT_OF_HOST_MEMORY) {
         flw_pool_log(
             pool, FALLOW_LOG_WARNING,

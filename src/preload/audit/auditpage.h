@@ -60,12 +60,12 @@ struct flw_audit_module {
     X(unfollowed_blocks, "blocks not followed for want of host memory")                       \
     X(fills, "fills by memset or by a known fill kernel")                                     \
     X(candidates, "fills that are candidates")                                                \
-    X(reused, "fills over a block that something had touched since it was allocated")         \
+    X(reused, "fills over a block accessed since its allocation")                             \
     X(nonzero, "fills with another value than zero")                                          \
     X(foreign, "fills of memory that the audit does not follow (VMM, managed, module, host)") \
     X(captured, "memsets while a stream was being captured")                                  \
     X(launches, "kernel launches")                                                            \
-    X(unread_launches, "launches whose arguments could not be read")                          \
+    X(unread_launches, "launches with unreadable arguments")                                  \
     X(graph_launches, "graph launches")                                                       \
     X(hidden_work, "other calls that may touch any block, and ends of contexts")              \
     X(lost_sites, "candidates at sites beyond the table")                                     \

@@ -27,7 +27,7 @@ static void growth_and_initialisation_are_refused_inside(void **state)
     snprintf(
         sentence, sizeof sentence,
         "holds 0 bytes and cannot grow inside a capture; layout 'unnamed' needs %zu aligned to 256 "
-        "(largest region 'x', 20000 bytes): lease it once before",
+        "(largest region 'x', 20000 bytes): lease the layout once before",
         fallow_layout_bytes(kept));
     uint64_t calls = api.sim.call_count("cuMemCreate");
     refuse_lease(arena, kept, api.stream, FALLOW_CAPTURING, sentence);
@@ -41,7 +41,7 @@ static void growth_and_initialisation_are_refused_inside(void **state)
     begin_capturing(&api, api.stream, &capture);
     refuse_lease(arena, kept, api.stream, FALLOW_CAPTURING,
                  "persistent region 'counter' needs 512 bytes aligned to 256, has 0, and cannot "
-                 "move inside a capture: lease it once before");
+                 "move inside a capture: lease the layout once before");
     assert_int_equal(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, api.stream, capture)), 0);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
 

@@ -42,8 +42,7 @@ static void a_setting_that_is_none_is_named(void **state)
     EXPECT(config.reserved_1 = 1, "reserved_1: 0");
     EXPECT(config.page_source = 3, "page_source: one of the FALLOW_PAGES_ values");
     EXPECT(config.peer_device_count = SIZE_MAX, "peer_device_count: at most 16");
-    EXPECT(config.peer_device_count = 1,
-           "peer_devices: as many ordinals as peer_device_count says");
+    EXPECT(config.peer_device_count = 1, "peer_devices: peer_device_count ordinals");
     EXPECT(config.order = 2, "order: FALLOW_ORDER_STREAM or FALLOW_ORDER_CONTEXT");
     usual.order = FALLOW_ORDER_CONTEXT;
     EXPECT(config.checks = FALLOW_CHECK_POISON, "checks: FALLOW_ORDER_CONTEXT takes none");

@@ -20,7 +20,7 @@ struct field {
 static const struct field class_fields[] = {{"reserved_bytes", "slabs of the class; runs in use"},
                                             {"live_count", "blocks allocated"},
                                             {"live_bytes", "live blocks, as given"},
-                                            {"requested_bytes", "live blocks, as asked"},
+                                            {"requested_bytes", "live blocks, requested bytes"},
                                             {"cached_bytes", "free, in thread caches"},
                                             {"deferred_bytes", "freed, not yet reusable"}};
 

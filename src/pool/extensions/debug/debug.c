@@ -255,7 +255,7 @@ static fallow_status probe_failed(struct flw_pool *pool, const char *call, CUres
         flw_pool_log(
             pool, FALLOW_LOG_ERROR,
             "poison, red zones and quarantine: no device memory is free for the first look "
-            "at it: make the pool while some is, or without these checks");
+            "there: create the pool while some is, or without these checks");
         return FALLOW_OUT_OF_MEMORY;
     }
     flw_pool_log(pool, FALLOW_LOG_ERROR,
@@ -314,7 +314,7 @@ fallow_status flw_debug_probe_contents(struct flw_pool *pool)
         flw_pool_log(
             pool, FALLOW_LOG_ERROR,
             "poison, red zones and quarantine need memory with contents: this simulated "
-            "device has addresses only (set `backed` in its config, or FALLOW_SIMCUDA=contents)");
+            "device has no contents (set `backed` in its config, or FALLOW_SIMCUDA=contents)");
     }
     return keeps ? FALLOW_OK : FALLOW_NOT_SUPPORTED;
 }

@@ -48,13 +48,13 @@ static void report(struct flw_pool *pool, const struct flw_check *check, int64_t
     flw_pool_log(
         pool, FALLOW_LOG_ERROR,
         "%s: block %#llx of %llu bytes (tag %u, allocated on stream id %llu) was written at "
-        "offset %lld: look for what writes %s",
+        "offset %lld: find the code that writes %s",
         check->is_freed_poison ? "write after free" : "red zone damaged",
         (unsigned long long)guard->user, (unsigned long long)guard->size_bytes, guard->tag,
         (unsigned long long)guard->stream_id, (long long)offset,
         check->is_freed_poison ? "through a stale pointer"
         : offset < 0           ? "before its buffer"
-                               : "past its buffer's end");
+                               : "past the end of a buffer");
 }
 
 /* Compare both zones of a block, which have separate causes; of a freed block find the first

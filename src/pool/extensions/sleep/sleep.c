@@ -297,7 +297,7 @@ static fallow_status fall_asleep(struct flw_pool *pool, const fallow_sleep_reque
         flw_pool_log(
             pool, FALLOW_LOG_WARNING,
             "asleep, and nothing released: the driver refused to unmap the pool's memory "
-            "and to map it again (%s answered %s last); a wake tries again",
+            "and to map memory again (%s returned %s last); a wake tries again",
             atomic_load(&pool->heap.last_call),
             flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.last_error)));
     }
@@ -318,11 +318,12 @@ fallow_status fallow_pool_sleep(fallow_pool *handle, const fallow_sleep_request 
     }
     if (!pool->heap.source.ops->remaps || flw_pool_front(pool) != NULL ||
         flw_pool_has_epochs(pool)) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR,
-                     flw_pool_front(pool) != NULL
-                         ? "a pool with debug checks cannot sleep: they keep contents of their own"
-                         : "the pool cannot sleep: without virtual memory management an address "
-                           "goes with its memory");
+        flw_pool_log(
+            pool, FALLOW_LOG_ERROR,
+            flw_pool_front(pool) != NULL
+                ? "a pool with debug checks cannot sleep: the checks keep contents in its memory"
+                : "the pool cannot sleep: without virtual memory management an address "
+                  "is lost with its memory");
         return FALLOW_NOT_SUPPORTED;
     }
     if (!flw_gate_begin_turn(&pool->gate)) {
