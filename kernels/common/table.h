@@ -2,7 +2,7 @@
  *
  * Owns: the common arguments of tables with rows of several lengths, for kernels and twins: the
  * outputs with the length of each row.
- * Does not: know the contents of a row. table_call.h checks, table_twin.h defines, table.cuh
+ * Independent of the contents of a row. table_call.h checks, table_twin.h defines, table.cuh
  * computes. */
 #ifndef FLW_KERNELS_TABLE_H
 #define FLW_KERNELS_TABLE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: checks, needs and launch shapes of tables with rows of several lengths (table.h).
- * Does not: know the contents of a row.
+ * Independent of the contents of a row.
  */
 #ifndef FLW_KERNELS_TABLE_CALL_H
 #define FLW_KERNELS_TABLE_CALL_H

@@ -2,7 +2,7 @@
  *
  * Owns: the definition of a table's lengths (table.h), for twins: each row's, their sums, the
  * largest.
- * Does not: know the contents of a row.
+ * Independent of the contents of a row.
  *
  * A twin begins, adds the rows in order, and ends. */
 #ifndef FLW_KERNELS_TABLE_TWIN_H

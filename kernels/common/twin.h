@@ -2,7 +2,7 @@
  *
  * Owns: a C twin's access to device memory: element by element, through the simulated device's
  * accessors, so that reads of unwritten bytes are reported with kernel, argument and offset.
- * Does not: know a kernel.
+ * Independent of a kernel.
  *
  * A twin is the definition of the kernel: one thread, written to be read, in ascending order. It
  * never dereferences a device pointer; `name` is the argument's in reports. */

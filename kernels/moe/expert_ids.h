@@ -2,7 +2,7 @@
  *
  * Owns: the common part of kernels that sort tokens by expert: flat ids, the bucket of each, and
  * the division of the work for a launch with independent blocks.
- * Does not: know a module's outputs.
+ * Independent of a module's outputs.
  *
  * Each block counts all ids by itself and places those of its own slice: the ids are read once per
  * block, from the second level cache, which is cheaper than a second launch or zeroed counters. */

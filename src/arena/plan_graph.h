@@ -2,7 +2,7 @@
  *
  * Owns: the simultaneous lifetimes of a plan's items: time cut into sections, the items of each
  * section, the neighbours of each item; and sorting by a key.
- * Does not: know sizes or offsets.
+ * Independent of sizes or offsets.
  *
  * A *section* is a largest set of items that are alive at once; a phase without items of its own
  * needs none. The sections of an item are consecutive. */

@@ -15,7 +15,7 @@ static CUstream own(CUstream stream)
     return stream != NULL ? stream : CU_STREAM_PER_THREAD;
 }
 
-/* Run before a driver call that may begin a capture; after() undoes it if none began. */
+/* Run before a driver call that may begin a capture; after() undoes this if none began. */
 static bool before(void)
 {
     bool serves = flw_live_contexts_serve();

@@ -193,7 +193,7 @@ static bool find_buffer(void **extra, struct buffer *out)
     return true;
 }
 
-/* Add one parameter if the driver reports it. False: it cannot be read. */
+/* Add one parameter; false if the driver does not report the layout. */
 static bool add_argument(struct arguments *arguments, void **parameters,
                          const struct buffer *buffer, size_t offset, size_t bytes)
 {
@@ -257,7 +257,8 @@ static void begin_launch(struct watch *watch, const char *call, uintptr_t caller
     }
     launch->stream = flw_hook_stream(launch->stream, call);
     struct flw_audit_launch seen = {.is_captured = is_captured(launch->stream)};
-    if (!seen.is_captured) { /* no driver call either: it might load a module during a capture */
+    if (!seen.is_captured) { /* no driver call either, which might load a module during a
+                                 capture */
         flw_inside_enter();
         read_arguments(&arguments, launch->function, launch->parameters, launch->extra);
         seen = (struct flw_audit_launch){.name = get_name(launch->function),

@@ -154,7 +154,7 @@ void flw_live_contexts_forget_green(CUcontext context)
     }
 }
 
-/* Forget the green contexts of a primary context that has ended; they end with it. */
+/* Forget the green contexts of an ended primary context. */
 static void forget_greens_of(const struct flw_live_context *main)
 {
     for (uint32_t i = 0; i < live_contexts.end; i++) {
@@ -299,7 +299,7 @@ static struct flw_live_context *add_home(CUcontext context, unsigned long long i
     }
     CUcontext primary = primary_of(device);
     unsigned long long main_id = is_green && primary != NULL ? id_of(primary) : 0;
-    if (main_id == id) { /* one id for both: the primary context is known by it */
+    if (main_id == id) { /* the id of the primary context */
         main_id = 0;
         context = primary;
     }

@@ -219,7 +219,7 @@ static void *find_driver(void)
     return driver;
 }
 
-/* If another preload library is behind us, our calls go through it, as they would without us. */
+/* If another preload library is behind us, our calls pass through that one, as without us. */
 static uintptr_t find_next(void *driver, const char *symbol)
 {
     void *address = find_behind(symbol);

@@ -73,7 +73,7 @@ static bool refuse(struct parse *parse, const char *expected)
     return false;
 }
 
-/* Read a site as an audit prints it, optionally with a byte. */
+/* Read a site in the audit's format, optionally with a byte. */
 static bool take_trial(struct parse *parse)
 {
     struct flw_settings *settings = parse->settings;

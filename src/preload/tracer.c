@@ -44,7 +44,7 @@ static struct {
     struct flw_recorder *_Atomic recorders[PLACES]; /* NULL: not yet, or it could not be
                                                         created */
     atomic_bool is_refused[PLACES];                 /* no more records are written there */
-    atomic_bool has_failed[PLACES]; /* it could not be created, or not written to the end */
+    atomic_bool has_failed[PLACES];                 /* creation or writing failed */
     struct thread *_Atomic threads;
     atomic_int first_place, is_numbered; /* for names; -1: not decided */
     int lock_fd;                         /* keeps the first file locked if there is no page; -1 */
@@ -189,7 +189,7 @@ static struct flw_recorder *make_recorder(unsigned place)
     return recorder;
 }
 
-/* NULL: it could not be created, or has ended. */
+/* NULL: creation failed, or the recording has ended. */
 static struct flw_recorder *recorder_of(unsigned place)
 {
     struct flw_recorder *recorder =

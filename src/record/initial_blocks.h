@@ -16,7 +16,7 @@ struct flw_initial_block {
     uint64_t address, size_bytes;
     uint32_t stream, tag, pool;
     bool is_told;    /* a record was seen */
-    bool is_not_one; /* it allocated the block, or nothing is known */
+    bool is_not_one; /* allocated the block, or no data */
 };
 
 /* Zeros are empty. */

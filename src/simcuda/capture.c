@@ -12,7 +12,7 @@
 struct flw_capture {
     struct flw_capture *next;
     uint64_t id;
-    struct flw_thread *thread; /* that began it */
+    struct flw_thread *thread; /* the beginning thread */
     CUstreamCaptureMode mode;
     struct flw_stream *origin; /* NULL: destroyed */
     bool is_killed;
@@ -116,7 +116,7 @@ void flw_capture_stream_ends(struct flw_stream *stream)
     flw_capture_kill(capture);
     leave_capture(stream);
     if (capture->origin == stream) {
-        end_capture(capture); /* nothing could end it any more */
+        end_capture(capture); /* nothing else could end the capture */
     }
 }
 

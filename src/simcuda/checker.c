@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the order of accesses: for every range of memory the last write and the reads since, each
- * as (slot, sequence). An access whose order clock does not include the previous one is a race if
- * one of the two writes. The established order decides, not the order in which the scheduler
- * happened to run the operations. Does not: record owners of memory (report.c has the messages,
- * shadow.c the bytes).
+ * as (slot, sequence). An access with an order clock that does not include the previous one is a
+ * race if one of the two writes. The established order decides, not the order in which the
+ * scheduler happened to run the operations. Does not: record owners of memory (report.c has the
+ * messages, shadow.c the bytes).
  *
  * INVARIANTS  ranges never overlap; a range has a writer, a reader, or both */
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct stretch {
     struct access reader; /* the first of the readers, stored here: most ranges have one */
     struct access *more;  /* further readers */
     uint32_t more_count, more_capacity;
-    uint64_t legal_version; /* region_version for which all of it may be accessed */
+    uint64_t legal_version; /* region_version for which the whole range may be accessed */
     const struct flw_context *legal_context;
     bool is_legal_to_write;
     struct stretch *next_free;
@@ -326,7 +326,7 @@ static void merge_left(struct stretch *stretch)
     left->node.end = end;
 }
 
-/* Make the range one stretch: the first overlapping one grows to it. */
+/* Make the range one stretch: the first overlapping one grows. */
 static void write_range(const struct access *self, const struct flw_order_clock *clock,
                         const struct flw_sim_range *range, const struct flw_context *context)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: order clocks: for each stream's slot, the last operation known to precede.
- * Does not: know the reason for the order. */
+ * Independent of the reason for the order. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -143,7 +143,7 @@ uint64_t flw_sim_call_count(const char *entry)
     return count;
 }
 
-/* ---- a device's memory by address, for drawing it */
+/* ---- a device's memory by address, for drawing */
 
 struct list {
     flw_sim_extent *extents;

@@ -203,7 +203,7 @@ static CUresult do_node(struct node *node, struct flw_stream *stream, uint64_t s
     return flw_work_do(stream, &node->work, sequence, clock);
 }
 
-/* Nodes are numbered in an order that respects dependencies; a random window of it is shuffled. */
+/* Nodes are numbered in an order that respects dependencies; a random window is shuffled. */
 CUresult flw_program_do(struct flw_program *program, struct flw_stream *stream, uint64_t sequence,
                         const struct flw_order_clock *clock)
 {

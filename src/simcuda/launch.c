@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: kernels: modules and functions by name, launches, and the twins' view of device memory.
- * Does not: know the computation of a twin.
+ * Independent of the computation of a twin.
  *
  * A module's image is not read: a function is the twin registered under the name. */
 #include "simcuda/launch.h"

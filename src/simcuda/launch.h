@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: kernels: the C twins registered under kernels' names, and running one as an operation.
- * Does not: know the computation of a twin.
+ * Independent of the computation of a twin.
  * Synchronization: the world's lock; a twin runs under it. */
 #ifndef FLW_SIMCUDA_LAUNCH_H
 #define FLW_SIMCUDA_LAUNCH_H

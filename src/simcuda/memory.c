@@ -316,7 +316,7 @@ static CUresult free_memory(struct flw_call *call, CUdeviceptr pointer)
      * anything from "may", so for the checker this is no observation. */
     flw_order_wait_device(call->thread, region->device);
     region = live_allocation(pointer);
-    /* another thread freed it while this one waited */
+    /* another thread freed the block during the wait */
     FLW_REFUSE_IF(region == NULL, CUDA_ERROR_INVALID_VALUE);
     drop(region);
     return CUDA_SUCCESS;

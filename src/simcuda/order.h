@@ -9,7 +9,7 @@
 #include "simcuda/world.h"
 
 enum flw_stream_kind {
-    FLW_STREAM_LEGACY,      /* waits for every blocking stream, and they for it */
+    FLW_STREAM_LEGACY,      /* and every blocking stream wait for each other */
     FLW_STREAM_PER_THREAD,  /* a blocking stream of one thread */
     FLW_STREAM_BLOCKING,    /* cuStreamCreate with CU_STREAM_DEFAULT */
     FLW_STREAM_NON_BLOCKING /* independent of the legacy stream */
@@ -32,7 +32,7 @@ enum flw_work_kind {
 struct flw_work {
     enum flw_work_kind kind;
     const char *name;             /* for reports: "touch", "memset", the kernel's name */
-    struct flw_sim_range *ranges; /* accessed ranges; kernels report theirs as they run */
+    struct flw_sim_range *ranges; /* accessed ranges; kernels add ranges as they run */
     size_t range_count;
     uint64_t to, from, bytes; /* memset: bytes is the total; copy: device side addresses */
     void *host_to;            /* copy to the host */
@@ -72,7 +72,7 @@ struct flw_stream {
     enum flw_stream_kind kind;
     unsigned flags;
     int priority;
-    bool is_alive; /* otherwise it exists until the queue is empty */
+    bool is_alive; /* otherwise kept until the queue is empty */
     uint32_t slot;
     uint64_t done_ns; /* FLW_SIM_CLOCK: completion of the last operation */
     struct flw_operation *head, *tail;
@@ -117,7 +117,7 @@ struct flw_stream *flw_stream_make(struct flw_context *context, enum flw_stream_
 /* With a handle, as cuStreamCreate. */
 CUresult flw_stream_create(struct flw_context *context, CUstream *out, unsigned flags,
                            int priority);
-/* Remove it from the context; end it now or when the queue is empty. */
+/* Remove the stream from the context; end now or when the queue is empty. */
 void flw_stream_end(struct flw_stream *stream);
 void flw_stream_free(struct flw_stream *stream);
 /* Return the stream of a handle in this thread now; NULL with the error to return. */
@@ -137,7 +137,7 @@ void flw_event_finish_all(void);
 /* work.c */
 void flw_work_copy(struct flw_work *work, const struct flw_work *from);
 void flw_work_finish(struct flw_work *work);
-/* Run it. `clock` has everything that precedes it. CUDA_SUCCESS or a device error. */
+/* Run the operation. `clock` has everything before. CUDA_SUCCESS or a device error. */
 CUresult flw_work_do(struct flw_stream *stream, struct flw_work *work, uint64_t sequence,
                      const struct flw_order_clock *clock);
 
@@ -162,14 +162,14 @@ void flw_order_drift(struct flw_thread *thread, bool with_host_functions);
  * moves, twice as far each time. In a row: without a call, a touch or an advance in between. */
 void flw_order_asked(struct flw_thread *thread, const void *handle);
 void flw_order_advance(struct flw_thread *thread, uint64_t to_ns);
-/* Run it with the lock released; driver calls inside fail. */
+/* Run a function with the lock released; driver calls inside fail. */
 void flw_order_run_host_function(struct flw_thread *thread, CUhostFn function, void *argument);
 void flw_order_finish(void);
 struct flw_position flw_order_last(const struct flw_stream *stream);
 
 /* capture.c */
-/* FLW_CALL_UNSAFE: refuse the call if it is prohibited; it then invalidates the captures that it
- * conflicts with. */
+/* FLW_CALL_UNSAFE: refuse a prohibited call, which then invalidates the captures that it conflicts
+ * with. */
 CUresult flw_capture_refuse_unsafe(struct flw_thread *thread);
 CUresult flw_capture_add(struct flw_stream *stream, struct flw_work *work);
 /* Refuse work on the legacy stream while a blocking stream of the context is captured. */
@@ -182,7 +182,7 @@ void flw_capture_kill_of_event(const struct flw_event *event);
 void flw_capture_kill_context(struct flw_context *context);
 void flw_capture_stream_ends(struct flw_stream *stream);
 void flw_capture_finish_all(void);
-/* Return the id of the open capture in which it was last recorded, otherwise 0. */
+/* Return the id of the open capture of the last record, otherwise 0. */
 uint64_t flw_capture_of_event(const struct flw_event *event);
 
 /* graph.c: a program is shared by a graph, the executables and their launches. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the holes of space.h: an ordered tree for merging, lists by size for searching.
- * Does not: know the memory at an address. */
+ * Independent of the memory at an address. */
 #include "simcuda/space.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * Owns: the device address space: free ranges. The range released last is reused first, at the
  * same address if it fits, to detect uses of stale addresses.
- * Does not: know the memory at an address.
+ * Independent of the memory at an address.
  * Synchronization: the world's lock.
  *
  * No Linux process maps its own memory in this range (8 to 80 TiB). Addresses of memory without

@@ -74,7 +74,7 @@ void flw_memory_finish_all(void);
 
 /* physical.c */
 struct flw_physical *flw_physical_make(struct flw_device *device, uint64_t bytes, CUresult *error);
-/* Give it a file, which another process can map. False: the host has none. */
+/* Create a file for the memory, which another process can map. False: the host has none. */
 bool flw_physical_open(struct flw_physical *physical);
 void flw_physical_free(struct flw_physical *physical);
 void flw_physical_drop_if_unused(struct flw_physical *physical);
@@ -95,7 +95,7 @@ void flw_pool_finish_all(void);
 /* True if memory of this driver is at the address. Only the first byte is checked; the checker
  * checks the rest. */
 bool flw_storage_is_known(uint64_t address);
-/* Also memory of the process, if the device can read it. */
+/* Also memory of the process that the device can read. */
 bool flw_storage_is_readable(uint64_t address);
 
 /* Return the contents of one part of [address, +bytes): at most `*bytes`, shortened to the
@@ -104,9 +104,9 @@ unsigned char *flw_storage_content(uint64_t address, uint64_t *bytes, unsigned c
 /* The same for a reader; some devices can read the process's own memory. */
 const unsigned char *flw_storage_to_read(uint64_t address, uint64_t *bytes);
 
-/* Read all of it, up to the first part without contents. False: there was one. */
+/* Read the range, up to the first part without contents. False: there was one. */
 bool flw_storage_read(void *to, uint64_t from, uint64_t bytes);
-/* Write all of it, and mark the written bytes in the shadow. */
+/* Write the range, and mark the written bytes in the shadow. */
 void flw_storage_write(uint64_t to, const void *from, uint64_t bytes, unsigned char mark);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the implementation of table.h: a growing array and a stack of free places.
- * Does not: know the objects. */
+ * Independent of the objects. */
 #include "simcuda/table.h"
 
 #include <stdlib.h>

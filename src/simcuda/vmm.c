@@ -254,7 +254,7 @@ static void unmap_one(struct flw_mapping *mapping)
     flw_physical_drop_if_unused(physical);
 }
 
-/* Return the mapping behind it; NULL: it is the last. */
+/* Return the next mapping, or NULL. */
 static struct flw_mapping *next_mapping(const struct flw_mapping *mapping)
 {
     struct flw_tree_node *next = mapping->node.next;
@@ -417,7 +417,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareable, CUmemGenericAlloc
     return flags != 0 ? CUDA_ERROR_INVALID_VALUE : export_handle(shareable, handle, type);
 }
 
-/* Return the memory of the file, if this world has it already: an import of its own export. */
+/* Return the memory of the file, if already in this world: an import of its own export. */
 static struct flw_physical *find_file(const struct stat *wanted)
 {
     for (struct flw_physical *physical = flw_world.physicals; physical != NULL;

@@ -95,7 +95,7 @@ struct flw_fault {
     uint64_t left;  /* calls until the failure */
     CUresult error;
     bool is_sticky;
-    bool repeats;    /* and every later call, until cleared: nothing is broken by it */
+    bool repeats;    /* and every later call, until cleared, without a broken context */
     bool is_lasting; /* a profile's: never cleared */
 };
 
@@ -240,13 +240,12 @@ static inline bool flw_world_is_mild(uint32_t bit)
 /* Return the calling thread's current context; NULL with the error to return. */
 struct flw_context *flw_context_current(struct flw_thread *thread, CUresult *error);
 struct flw_context *flw_context_find(CUcontext handle);
-/* Return the owner of the context's memory: a green context has none of its own. */
+/* Return the owner of the context's memory: a green context has none. */
 static inline struct flw_context *flw_context_owner(struct flw_context *context)
 {
     return context->main != NULL ? context->main : context;
 }
-/* Return the next part of the context's work: its own, and that of the green contexts. NULL begins
- * and ends. */
+/* Return the next part of the context's work: including green contexts. NULL begins and ends. */
 struct flw_context *flw_context_next_part(struct flw_context *whole, struct flw_context *after);
 /* True if a stream of any part is being captured. */
 bool flw_context_is_capturing(struct flw_context *context);

@@ -2,7 +2,7 @@
  *
  * abi.closed_<library>: a program that opens the library, uses it on a thread, closes it and only then
  * ends the thread goes on; so it does where it forks then, and where it opens the library once more.
- * What the library hung into the thread (thread-specific data, caches) has to find its code there.
+ * What the library hung into the thread (thread-specific data, caches) has to find the code there.
  *
  *   closed pool|kernels|host|driver <library>
  */

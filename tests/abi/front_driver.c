@@ -21,7 +21,7 @@
 #define JUMP_TO(place) "jmp *" place "(%rip)\n"
 #endif
 
-/* An entry point jumps to the address in its slot, with an unchanged call frame. */
+/* An entry point jumps to the address in the slot, with an unchanged call frame. */
 #define X(need, symbol, since, before, parameters)                    \
     __attribute__((used, visibility("hidden"))) void *front_##symbol; \
     __asm__(".pushsection .text\n"                                    \

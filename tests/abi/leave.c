@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * abi.leave_<how>: a driver is never unloaded after its first call, it needs no cuCtxCreate_v2,
+ * abi.leave_<how>: a driver is never unloaded after the first call, it needs no cuCtxCreate_v2,
  * and is not called after its own exit handlers. The driver (front_driver.c) ends the process
  * otherwise.
  *

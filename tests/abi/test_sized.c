@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the rules of struct_size, for every sized struct: an older caller's struct is smaller, and
- * memory after its end is untouched; a newer caller's is larger: its unknown tail must be zero if
- * the library reads it, and is zeroed if the library fills it. Each struct ends at the end of its
+ * memory after the end is untouched; a newer caller's is larger: the unknown tail must be zero if
+ * the library reads it, and is zeroed if the library fills it. Each struct ends at the end of the
  * page. */
 #include <stdbool.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static fallow_pool *new_pool(void)
 /* ---- structs that the library reads */
 
 typedef void (*init_function)(void *object, size_t struct_size);
-/* Use the struct like a caller of its size; return the library's status. */
+/* Use the struct like a caller of the size; return the library's status. */
 typedef fallow_status (*read_function)(fallow_pool *pool, void *object);
 
 static void init_config(void *object, size_t size)

@@ -7,7 +7,7 @@
  *
  * Proved for every reachable state: each critical section reads the result of the previous one (so
  * two never overlap, and no store arrives late); some thread can step (no deadlock); every thread
- * can still finish its round (no livelock).
+ * can still finish the round (no livelock).
  *
  * To show that the checker can fail, the protocol is also run with one line changed at a time, the
  * membarrier first; each change must fail, on the machine where it is wrong. */

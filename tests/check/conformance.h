@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the parts of a conformance case: its row, its bed, and checks that record a failure and
+ * Owns: the parts of a conformance case: the row, the bed, and checks that record a failure and
  * continue.
  * Does not: use a test framework, because a GPU machine may have only a compiler, CMake and the
  * toolkit.
  *
- * A case may rely on an initialised driver, the primary context of device 0 current in its thread,
+ * A case may rely on an initialised driver, the primary context of device 0 current in the thread,
  * global capture mode and an idle device; it releases everything. */
 #ifndef FLW_TESTS_CONFORMANCE_H
 #define FLW_TESTS_CONFORMANCE_H
@@ -75,7 +75,7 @@ bool conformance_sights_read(const char *path);
 /* Return the result of a case on a GPU, or NULL. */
 const struct conformance_sight *conformance_sight_of(const char *name);
 
-/* Record a failure with its place and let the case continue. Return true on success. */
+/* Record a failure with the place and let the case continue. Return true on success. */
 bool bed_that(struct bed *b, bool holds, const char *text, int line);
 bool bed_result(struct bed *b, CUresult got, CUresult want, const char *text, int line);
 bool bed_refused(struct bed *b, CUresult got, const char *text, int line);
@@ -126,7 +126,7 @@ size_t bed_grain(struct bed *b);
 uint32_t bed_peek(struct bed *b, CUdeviceptr address);
 void bed_poke(struct bed *b, CUdeviceptr address, uint32_t value);
 
-/* Run the importing side of conformance_share in another process; return its exit status. */
+/* Run the importing side of conformance_share in another process; return the exit status. */
 int conformance_import_child(struct bed *b, int file);
 
 #endif

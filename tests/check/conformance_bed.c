@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: helpers of the cases. Does not: know any case. */
+ * Owns: helpers of the cases. Independent of any case. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -37,7 +37,7 @@ static size_t name_length(const char *text, const char **name)
     return length > 3 && strncmp(*name + length - 3, "_v2", 3) == 0 ? length - 3 : length;
 }
 
-/* True if the driver returned the error that its profile plans for this call: the case
+/* True if the driver returned the error that the profile plans for this call: the case
  * is skipped. */
 static bool is_refused(struct bed *b, CUresult got, const char *text)
 {

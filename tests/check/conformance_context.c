@@ -57,7 +57,7 @@ static void push_and_pop_are_a_stack(struct bed *b)
     THAT(current == made);
     OK(cu->cuCtxDestroy_v2(made));
     OK(cu->cuCtxGetCurrent(&current));
-    THAT(current == b->context); /* popped at its end */
+    THAT(current == b->context); /* popped at the end */
 }
 
 static void set_current_replaces_the_top(struct bed *b)

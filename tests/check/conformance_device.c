@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the cases about the driver and its devices: version, names, attributes, names of errors,
+ * Owns: the cases about the driver and the devices: version, names, attributes, names of errors,
  * entry points by name, modules and kernels. */
 #include <string.h>
 
@@ -112,7 +112,7 @@ static void unknown_entry_point_is_not_found(struct bed *b)
     if (!bed_has(b, b->cu->cuGetProcAddress_v2 != NULL)) {
         return;
     }
-    /* The header documents success with NULL, its list of results NOT_FOUND; drivers do either. */
+    /* The header documents success with NULL, the list of results NOT_FOUND; drivers do either. */
     CUresult result = b->cu->cuGetProcAddress_v2("cuSowAndReap", &function, 11040, 0, &status);
     THAT(result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_FOUND);
     THAT(function == NULL && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);

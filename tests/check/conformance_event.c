@@ -250,7 +250,7 @@ static void a_context_event_is_of_its_own_context(struct bed *b)
     OK(b->cu->cuCtxDestroy_v2(made));
 }
 
-/* Make a context wait for work behind the gate; its streams wait too, created before or after. */
+/* Make a context wait for work behind the gate; the streams wait too, created before or after. */
 static void wait_with_context(struct bed *b, bool makes_stream_first)
 {
     const struct flw_driver *cu = b->cu;

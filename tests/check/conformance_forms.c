@@ -7,7 +7,7 @@
 
 #include "conformance.h"
 
-/* Load an exported function by name into a pointer of its type; skip the case if it is missing. */
+/* Load an exported function by name into a pointer of the type; skip the case if it is missing. */
 static bool find(struct bed *b, const char *name, void *function)
 {
     void *address = flw_driver_entry(b->cu, name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the cases about cuMemAlloc and its variants, pinned host memory, address ranges and
+ * Owns: the cases about cuMemAlloc and the variants, pinned host memory, address ranges and
  * pointer attributes. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the cases for the simulated driver only: its hostile behaviours, its controls and its rule
+ * Owns: the cases for the simulated driver only: the hostile behaviours, the controls and the rule
  * checker. A real driver may behave this way and promises nothing. */
 #include <string.h>
 

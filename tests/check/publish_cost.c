@@ -59,7 +59,7 @@ static void run_pairs(fallow_stream stream)
     }
 }
 
-/* callgrind counts from its entry to its return, in the calling thread. */
+/* callgrind counts from the entry to the return, in the calling thread. */
 __attribute__((noinline)) void measured(fallow_stream stream);
 
 void measured(fallow_stream stream)

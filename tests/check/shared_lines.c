@@ -10,7 +10,7 @@
  *           fixed address mark the turns for the parent
  *
  * The threads take turns because lackey's output has no thread. A hit reads nothing but its own
- * cache, so its accesses do not depend on when the other thread runs.
+ * cache, so the accesses do not depend on when the other thread runs.
  *
  * To show that the check can fail, the child with `planted` also increments a counter of both
  * threads. Exit status 77 without valgrind. */

@@ -25,7 +25,7 @@ static bool is_performed(uint8_t access)
 
 /* ---- the window */
 
-/* A critical section's load stays in the window until its store, which needs it, is performed. */
+/* A critical section's load stays in the window until the store, which needs it, is performed. */
 static bool may_go(const struct machine *machine, unsigned self, const struct thread *thread)
 {
     if (thread->count == 0 || !is_performed(thread->window[0])) {

@@ -7,18 +7,18 @@
  * thread has changed.
  *
  * All threads see memory alike (both architectures are multi-copy atomic). Each thread has a
- * window of the next WINDOW accesses of its program. An access in the window may be *performed* as
+ * window of the next WINDOW accesses of the program. An access in the window may be *performed* as
  * soon as no earlier access of the window has to precede it: so a store waits while later loads
  * continue, a load overtakes a load, a store overtakes a load. A load of a word with an earlier
  * store in the window reads that store. The window continues past a branch on the key that has not
- * been performed, by guessing its outcome: after a wrong guess the loads are discarded; stores
+ * been performed, by guessing the outcome: after a wrong guess the loads are discarded; stores
  * wait. membarrier interrupts the threads one after the other, each at a point before which
  * everything has been performed and after which nothing has, like an interrupt with a full
- * barrier. The acquire of ARMv8 is the weaker of its two (ldapr: it may overtake an earlier
+ * barrier. The acquire of ARMv8 is the weaker of the two (ldapr: it may overtake an earlier
  * release).
  *
  * The data is one word without a value. The model only tracks whether a critical section's load is
- * *stale* when its store is performed: whether another thread has stored in between. */
+ * *stale* when the store is performed: whether another thread has stored in between. */
 #ifndef FLW_CHECK_WEAK_MACHINE_H
 #define FLW_CHECK_WEAK_MACHINE_H
 
@@ -91,7 +91,7 @@ struct state {
     struct thread threads[THREADS];
 };
 
-/* A step is one thread's: perform an access of its window, or make one of two guesses. */
+/* A step is one thread's: perform an access of the window, or make one of two guesses. */
 #define STEPS (WINDOW + 2)
 
 struct state machine_start(const struct machine *machine);

@@ -42,7 +42,7 @@ static fallow_layout *create_layout(size_t tokens)
 }
 
 /* Run a step, inside a capture or outside. Returns the address of "out", which is the same in all layouts.
- * Its first word is `tokens` until the next step. */
+ * The first word is `tokens` until the next step. */
 static const void *run_step(const fallow_layout *layout, CUstream stream, uint32_t tokens)
 {
     fallow_lease *lease;
@@ -58,7 +58,7 @@ static const void *run_step(const fallow_layout *layout, CUstream stream, uint32
 
 static struct graph {
     fallow_layout *layout;
-    fallow_capture *capture; /* the addresses in the graph are valid until its release */
+    fallow_capture *capture; /* the addresses in the graph are valid until the release */
     CUgraphExec executable;
     const void *out;
 } graphs[GRAPHS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * README.md's program for the preload: a CUDA program as many are, which asks the driver for memory in
- * each step and gives it back. It knows nothing of Fallow and needs no cuda.h: these are its entry points.
+ * each step and gives it back. It knows nothing of Fallow and needs no cuda.h: these are the entry points.
  */
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a substitute for an inference engine and its GPU in the arena examples: a simulated device with
+ * Owns: a substitute for an inference engine and the GPU in the arena examples: a simulated device with
  * memory contents that checks the order of every access, a pool, two streams, and a kernel.
  * Does not: use an arena. The examples show that part.
  */

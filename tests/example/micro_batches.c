@@ -16,7 +16,7 @@ enum { /* regions of both layouts */
     REGIONS
 };
 
-/* "hidden" keeps its address and contents across leases of both layouts. */
+/* "hidden" keeps the address and contents across leases of both layouts. */
 static const fallow_region regions_of_attention[REGIONS] = {
     [HIDDEN] = {.name = "hidden", .size_bytes = HIDDEN_BYTES, .flags = FALLOW_REGION_PERSISTENT},
     [QKV] = {.name = "qkv", .size_bytes = 384 << 10},

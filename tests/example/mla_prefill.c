@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A latent attention prefill that reads its context in four chunks of 256 tokens. A second stream gathers
+ * A latent attention prefill that reads the context in four chunks of 256 tokens. A second stream gathers
  * the rows of the next chunk. Any number of chunks needs two regions of gathered rows, and two pairs of
  * output and LSE, since the merge is in place.
  */
@@ -34,7 +34,7 @@ enum {
 
 #define AT(index) fallow_lease_region_at(lease, index)
 
-/* Inputs of the engine in device memory: length of the context, its 16 page numbers, and the cache. */
+/* Inputs of the engine in device memory: length of the context, the 16 page numbers, and the cache. */
 struct inputs {
     int32_t *length, *pages;
     char *cache;

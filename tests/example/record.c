@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program of include/fallow/README.md: record what a program allocates. The file is its
+ * The program of include/fallow/README.md: record what a program allocates. The file is the
  * argument.
  */
 #include <fallow/fallow.h>

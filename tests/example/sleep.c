@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program of include/fallow/README.md: a pool sleeps, and its weights are there again.
+ * The program of include/fallow/README.md: a pool sleeps, and the weights are there again.
  */
 #include <fallow/fallow.h>
 #include <fallow/sleep.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: an example: batches go to the device through pinned memory, two streams in turn. The CPU never
- * waits and never writes a block that a copy still reads: a block that was freed behind its copy is
+ * waits and never writes a block that a copy still reads: a block that was freed behind the copy is
  * allocated again when the copy is done. Link fallow::host.
  */
 #include <fallow/extend.h>

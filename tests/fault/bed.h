@@ -21,7 +21,7 @@ struct flw_bed {
     CUresult error;      /* the error of the planned failure */
     bool sticky;         /* the failure breaks the context: the only one that may lose a device */
     bool lasts;          /* every later call fails too, until the end of the scenario */
-    bool has_content;    /* blocks have contents to verify; the device finishes its work often */
+    bool has_content;    /* blocks have contents to verify; the device finishes the work often */
     uint64_t fail_at;    /* this driver call of the pool fails; 0 none */
     uint64_t call_count; /* driver calls of the pool so far */
     bool has_fired;      /* the failure has happened, in an earlier call or in this one */
@@ -52,7 +52,7 @@ void flw_bed_create(struct flw_bed *bed);
 /* Free all blocks, validate, destroy, check the ledger. */
 void flw_bed_destroy(struct flw_bed *bed);
 
-/* Each function makes one pool call under the planned failure. The block is used on its stream. */
+/* Each function makes one pool call under the planned failure. The block is used on the stream. */
 void flw_bed_alloc(struct flw_bed *bed, size_t size, unsigned stream);
 void flw_bed_alloc_flags(struct flw_bed *bed, size_t size, unsigned stream, uint32_t flags);
 /* Returns the block allocated first. */

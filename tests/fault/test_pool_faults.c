@@ -259,7 +259,7 @@ static bool play(const struct flw_sim *sim, const struct flw_put_ops *ops,
     return bed.has_fired;
 }
 
-/* True if the driver in use maps addresses; its attribute is not enough. */
+/* True if the driver in use maps addresses; the attribute is not enough. */
 static bool has_vmm(const struct flw_sim *sim)
 {
     CUdeviceptr address = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fault.refusals: a driver refuses one of its calls, from the n-th on for good, with each of six
+ * fault.refusals: a driver refuses one of the calls, from the n-th on for good, with each of six
  * errors that do not concern the device: every call that creates or releases memory in turn, for
  * every n. The pool must continue without the feature or return the error; blocks keep their
  * contents, cached memory is reused, a working device is never reported lost, and only memory that

@@ -180,7 +180,7 @@ static bool disarm(struct bed *bed, uint64_t before)
     return flw_sim_read_ledger(bed->sim).call_count - before >= bed->fail_at;
 }
 
-/* Check an awake pool: its contents, `all` or the saved ones, and that it allocates. */
+/* Check an awake pool: the contents, `all` or the saved ones, and that it allocates. */
 static void check_awake(struct bed *bed, bool all)
 {
     void *ptr = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a driver that runs a fuzz target without a fuzzer: on every file of its corpus, on every
+ * Owns: a driver that runs a fuzz target without a fuzzer: on every file of the corpus, on every
  * prefix of the small ones, and on seeded mutations of each. Usage: fuzz_TARGET CORPUS [MUTATIONS
  * [SEED]]
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the rules for every trace that a reader accepts: it is valid, its text and its trace file
- * read back as the same trace, and its text prints identically. Aborts otherwise, for the fuzzer. */
+ * Owns: the rules for every trace that a reader accepts: it is valid, the text and the trace file
+ * read back as the same trace, and the text prints identically. Aborts otherwise, for the fuzzer. */
 #ifndef FLW_TESTS_FUZZ_TEXT_TWIN_H
 #define FLW_TESTS_FUZZ_TEXT_TWIN_H
 

@@ -20,7 +20,7 @@ struct bed {
     CUdevice device;
     CUcontext context;
     CUfunction spin;   /* a real device: a kernel that runs for a given time */
-    CUdeviceptr words; /* the simulated device: destination of its stand-in */
+    CUdeviceptr words; /* the simulated device: destination of the stand-in */
     unsigned wrong_count;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the questions about a real driver that its documentation leaves open and the preload
- * library relies on, answered by its entry points: those that a C program can answer. clients.sh
- * has the rest. The numbers are those of its list.
+ * Owns: the questions about a real driver that the documentation leaves open and the preload
+ * library relies on, answered by the entry points: those that a C program can answer. clients.sh
+ * has the rest. The numbers are those of the list.
  *
  *   first_run [--device N|sim]
  *

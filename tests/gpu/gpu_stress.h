@@ -23,7 +23,7 @@ struct block {
     CUdeviceptr address;
     size_t bytes;
     uint32_t value;
-    unsigned home; /* the stream of its latest work */
+    unsigned home; /* the stream of the latest work */
 };
 
 struct world {
@@ -42,7 +42,7 @@ struct world {
     atomic_uint capture_count, sleep_count, share_count, unshared_count;
 };
 
-/* A thread's program. Invariant: a block's bytes at both ends are its value, once the work of its
+/* A thread's program. Invariant: a block's bytes at both ends are the value, once the work of the
  * home stream is done. */
 struct run {
     struct world *world;
@@ -69,7 +69,7 @@ uint64_t below(struct run *run, uint64_t bound);
 void compare(struct run *run);
 /* Order later work of `to` after the current work of `from`. */
 void order(struct run *run, unsigned from, unsigned to);
-/* Write the block's value to both its ends, in stream order. */
+/* Write the block's value to both the ends, in stream order. */
 void fill(struct run *run, const struct block *block, CUstream stream);
 /* Read a word back for compare(), which expects `value`. There is room for CHECKS. */
 void read_word(struct run *run, CUdeviceptr address, uint32_t value, CUstream stream);

@@ -50,7 +50,7 @@ void capture_round(struct run *run)
         }
         if (run->stream[0] == stream) {
             read_word(run, kept.address, passing.value, stream);
-        } else { /* the stream was renewed: the launch precedes the current end of its
+        } else { /* the stream was renewed: the launch precedes the current end of the
                      successor */
             stream = run->stream[0];
             order(run, 1, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a driver answers about virtual memory management, and what its calls cost, idle and while the
+ * Owns: what a driver answers about virtual memory management, and what the calls cost, idle and while the
  * device works: questions that only hardware can answer.
  *
  *   vmm_probe [--device N|sim] QUESTION
@@ -14,7 +14,7 @@
  *     fill      140 GB in handles of 64 MiB, or what the device has free
  *
  * Prints an object of JSON a line, each written out as it is known: call, bytes, handles, result, and
- * microseconds of its samples. Timed calls are made twice: idle, and behind work of 200 ms on another
+ * microseconds of the samples. Timed calls are made twice: idle, and behind work of 200 ms on another
  * stream, where "waited" is true if the work was done when the call returned. On the simulated device the
  * times are a model's and the rows say so.
  *

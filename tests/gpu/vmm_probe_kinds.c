@@ -66,7 +66,7 @@ static int attribute(const struct bed *bed, int number)
     return result == CUDA_SUCCESS ? value : -1;
 }
 
-/* Map, grant access, write, unmap: return the first error and its call. */
+/* Map, grant access, write, unmap: return the first error and the call. */
 static CUresult use_once(struct probe *probe, CUmemGenericAllocationHandle handle, size_t bytes,
                          const char **call)
 {

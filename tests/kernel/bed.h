@@ -71,7 +71,7 @@ void flw_bed_fail_call(struct flw_bed *bed, const char *entry, uint64_t n, int e
 const char *flw_bed_last_error(struct flw_bed *bed);
 bool flw_bed_error_has(struct flw_bed *bed, const char *word);
 
-/* Return the next number of the run's generator (its seed is printed), or one below `most`. */
+/* Return the next number of the run's generator (the seed is printed), or one below `most`. */
 uint64_t flw_bed_random(struct flw_bed *bed);
 int64_t flw_bed_random_below(struct flw_bed *bed, int64_t most);
 
@@ -94,7 +94,7 @@ void *flw_bed_upload_ints(struct flw_bed *bed, const char *name, const int64_t *
                           fallow_dtype dtype);
 /* Waits for the stream. Bytes that were never written are a violation. */
 void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes);
-/* Return a word of flags for a call, initially 0; return its value. */
+/* Return a word of flags for a call, initially 0; return the value. */
 int32_t *flw_bed_flags(struct flw_bed *bed);
 int32_t flw_bed_read_flags(struct flw_bed *bed, const int32_t *flags);
 /* Fill with a byte, then mark it as unwritten (simulated device). */
@@ -119,7 +119,7 @@ void flw_bed_replay(struct flw_bed *bed, struct flw_bed_graph *graph);
 
 #define FLW_BED_OUTPUTS 12
 
-/* One step: a call, or a chain of calls, with all its outputs (scratch is an output with 0
+/* One step: a call, or a chain of calls, with all the outputs (scratch is an output with 0
  * declared bytes). `launch` uploads the inputs, including those modified in place, then makes the
  * calls on the bed's stream. */
 struct flw_bed_step {

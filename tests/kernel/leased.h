@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a step in a lease of a ready layout: its regions claimed one by one as their lifetime
- * begins, its results recorded, and the proof that the arena's previous contents have no effect.
- * Does not: know a path or a module. */
+ * Owns: a step in a lease of a ready layout: the regions claimed one by one as their lifetime
+ * begins, the results recorded, and the proof that the arena's previous contents have no effect.
+ * Independent of a path or a module. */
 #ifndef FLW_TESTS_KERNEL_LEASED_H
 #define FLW_TESTS_KERNEL_LEASED_H
 
@@ -22,7 +22,7 @@ struct flw_leased {
 };
 
 enum {
-    FLW_LEASED_AS_LEFT = -1, /* a claimed region keeps its bytes, marked as unwritten for the
+    FLW_LEASED_AS_LEFT = -1, /* a claimed region keeps the bytes, marked as unwritten for the
                                  checker */
     FLW_LEASED_KEPT = -2     /* is not touched at all: the contents of persistent regions count */
 };
@@ -36,13 +36,13 @@ struct flw_leased_step {
     void (*run)(struct flw_leased *run);
 };
 
-/* Return the address of a region and its bytes. */
+/* Return the address of a region and the bytes. */
 void *flw_leased_region(const struct flw_leased *run, const char *name);
 size_t flw_leased_bytes(const struct flw_leased *run, const char *name);
-/* The same at the beginning of the region's lifetime, before its first writer: it is dirty
+/* The same at the beginning of the region's lifetime, before the first writer: it is dirty
  * afterwards. */
 void *flw_leased_claim(const struct flw_leased *run, const char *name);
-/* Read `bytes` and record them under a name; for a region, all its bytes. The result lives as long
+/* Read `bytes` and record them under a name; for a region, all the bytes. The result lives as long
  * as the run. */
 const void *flw_leased_note(const struct flw_leased *run, const char *name, const void *from,
                             size_t bytes);

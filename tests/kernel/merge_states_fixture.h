@@ -25,7 +25,7 @@ struct fixture {
     float scale;
 };
 
-/* The merged value of an element, before rounding, and of its LSE. */
+/* The merged value of an element, before rounding, and of the LSE. */
 struct merged {
     double value, lse, most; /* most: the larger of both elements */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a page table and the lengths of its rows, as written by three calls (page_table,
+ * Owns: a page table and the lengths of the rows, as written by three calls (page_table,
  * concat_pages, verify_pages): the expected values, and the proof that a call wrote exactly these.
  * Does not: compute the rows; each test has an oracle for that. */
 #ifndef FLW_TESTS_KERNEL_PAGE_ROWS_H

@@ -173,7 +173,7 @@ static inline struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *f
     return step;
 }
 
-/* Prove a case in full mode, including its flags. */
+/* Prove a case in full mode, including the flags. */
 static inline void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;

@@ -5,7 +5,7 @@
 #include "fallow/moe.h"
 #include "kernel/bed.h"
 
-/* One call, its inputs on the host, and the expected outputs. */
+/* One call, the inputs on the host, and the expected outputs. */
 struct fixture {
     fallow_align_blocks_params params;
     int64_t *ids;

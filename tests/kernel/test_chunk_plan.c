@@ -18,7 +18,7 @@ enum {
     TABLES
 };
 
-/* One call and its expected outputs. */
+/* One call and the expected outputs. */
 struct fixture {
     fallow_chunk_plan_params params;
     int32_t contexts[MOST_BATCH];

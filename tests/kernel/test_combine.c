@@ -11,7 +11,7 @@
 #define MOST_WIDTH 136
 #define MOST_K     8
 
-/* One call, with its inputs in host memory; rows of 0 mod 7 are NaN. */
+/* One call, with the inputs in host memory; rows of 0 mod 7 are NaN. */
 struct fixture {
     fallow_combine_params params;
     unsigned char rows[MOST_ROWS * MOST_WIDTH * 4];

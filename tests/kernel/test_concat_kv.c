@@ -5,7 +5,7 @@
 #include "fallow/mla.h"
 #include "kernel/bed.h"
 
-/* One call, with its inputs in host memory: any bits, including NaN. */
+/* One call, with the inputs in host memory: any bits, including NaN. */
 struct fixture {
     fallow_concat_kv_params params;
     unsigned char *kv, *rope;

@@ -137,7 +137,7 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
     return step;
 }
 
-/* Prove a case in full mode, including its flags. */
+/* Prove a case in full mode, including the flags. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;

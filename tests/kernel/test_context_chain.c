@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The chain of a latent attention prefill in chunks, on a lease of its ready layout: plan, then
+ * The chain of a latent attention prefill in chunks, on a lease of the ready layout: plan, then
  * for each chunk gather, project (here), join, attend (here), merge in place. The result must
  * equal the attention over all keys at once. */
 #include <math.h>
@@ -27,7 +27,7 @@ enum {
     WORKSPACE = 32, /* tokens of a chunk */
     COLUMNS = LONGEST / PAGE,
     BLOCKS = BATCH * COLUMNS + 3,
-    OWN = 3, /* keys that each new token sees beside its context */
+    OWN = 3, /* keys that each new token sees beside the context */
     CHUNKS = 16
 };
 
@@ -302,7 +302,7 @@ static void join(struct chain *chain)
 }
 
 /* Attend to the chunk: keys from k, values padded or as projected. A row without keys is not
- * written, as in backends; its LSE marks it. */
+ * written, as in backends; the LSE marks it. */
 static void attend(struct chain *chain)
 {
     const struct world *world = chain->world;

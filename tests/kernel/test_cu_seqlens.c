@@ -7,7 +7,7 @@
 
 #define MOST 65536
 
-/* Parameters of a call on the host, and its buffers on the device. */
+/* Parameters of a call on the host, and the buffers on the device. */
 struct fixture {
     fallow_cu_seqlens_params params;
     int64_t *lengths; /* [rows, batch] */

@@ -21,7 +21,7 @@ enum {
 static const char *const vector_names[VECTORS] = {"splits", "m_blocks", "qlen", "batch_idx",
                                                   "heads_in_l2"};
 
-/* One call on the host. `has` lists its arrays. */
+/* One call on the host. `has` lists the arrays. */
 struct fixture {
     fallow_fa3_schedule_params params;
     int32_t valid;

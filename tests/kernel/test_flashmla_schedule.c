@@ -20,7 +20,7 @@ enum {
     ZERO
 };
 
-/* One call on the host: its inputs and expected outputs. */
+/* One call on the host: the inputs and expected outputs. */
 struct fixture {
     fallow_flashmla_schedule_params params;
     int32_t valid;
@@ -64,7 +64,7 @@ static int64_t blocks_of(const struct fixture *fixture, int32_t i)
     return (length + block_size_of(fixture) - 1) / block_size_of(fixture);
 }
 
-/* Return the request at position `at` of the line, in which request i ends at its blocks plus one
+/* Return the request at position `at` of the line, in which request i ends at the blocks plus one
  * overhead. */
 static int32_t find_request(const struct fixture *fixture, int64_t at, int64_t *out_begin)
 {

@@ -9,7 +9,7 @@
 
 #define MOST_BATCH 20
 
-/* One call, with its inputs in host memory. */
+/* One call, with the inputs in host memory. */
 struct fixture {
     fallow_gather_kv_params params;
     unsigned char *cache;
@@ -172,7 +172,7 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
     return step;
 }
 
-/* Decode e4m3 by its fields, in double. */
+/* Decode e4m3 by the fields, in double. */
 static double e4m3(unsigned char raw)
 {
     int exponent = raw / 8 % 16, mantissa = raw % 8;

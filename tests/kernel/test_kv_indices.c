@@ -140,7 +140,7 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
     return step;
 }
 
-/* Prove a case, compare with the oracle; its flags too. */
+/* Prove a case, compare with the oracle; the flags too. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;

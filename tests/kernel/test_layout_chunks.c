@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step of mla-prefill, run by the kernel modules in the regions of its ready layout: previous
+ * A step of mla-prefill, run by the kernel modules in the regions of the ready layout: previous
  * contents of the arena have no effect. test_context_chain.c shows that the result is attention;
  * here a selection of elements replaces projection and attention. */
 #include <math.h>
@@ -70,7 +70,7 @@ static struct prefill make_prefill(struct flw_bed *bed, int32_t tokens, int32_t 
                             .cache = flw_bed_upload(bed, "cache", cache, sizeof cache)};
 }
 
-/* Its rows up to the chunk's tokens. */
+/* The rows up to the chunk's tokens. */
 static const void *note_rows(const struct chunk *chunk, const char *region, size_t width)
 {
     return flw_leased_note(chunk->run, region, flw_leased_region(chunk->run, region),
@@ -173,8 +173,8 @@ static void run_join(const struct chunk *chunk)
     FLW_EXPECT_OK(bed, fallow_mla_concat_kv(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
 }
 
-/* Write to each row the value of its request's first key in the chunk. A row without keys is not
- * written, as in backends; its LSE marks it. */
+/* Write to each row the value of the request's first key in the chunk. A row without keys is not
+ * written, as in backends; the LSE marks it. */
 static void attend(const struct chunk *chunk)
 {
     const struct prefill *prefill = chunk->run->inputs;

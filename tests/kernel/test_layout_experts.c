@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step of each form of a layer of experts, run by the kernel modules in the regions of its ready
+ * A step of each form of a layer of experts, run by the kernel modules in the regions of the ready
  * layout: previous contents of the arena have no effect, and all forms produce the same. A
  * selection of elements, different for each expert, replaces the two products. */
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step of each path of decode attention, run by the kernel modules in the regions of its ready
+ * A step of each path of decode attention, run by the kernel modules in the regions of the ready
  * layout: previous contents of the arena have no effect. Rows computed here replace attention. */
 #include <math.h>
 #include <stdlib.h>
@@ -322,7 +322,7 @@ static void run_decode_tables(const struct flw_leased *run)
                   fallow_mla_flashmla_schedule(kernels, &schedule, flw_bed_stream(run->bed)));
 }
 
-/* Accumulators are [splits of all requests, heads]; those of one request are merged into its
+/* Accumulators are [splits of all requests, heads]; those of one request are merged into the
  * first. */
 static void run_decode_splits(const struct flw_leased *run, const int32_t *num_splits)
 {

@@ -13,7 +13,7 @@ enum {
     OUTPUTS
 };
 
-/* One call on the host: its inputs and expected outputs. */
+/* One call on the host: the inputs and expected outputs. */
 struct fixture {
     fallow_local_attention_params params;
     int32_t valid;

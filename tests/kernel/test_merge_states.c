@@ -40,7 +40,7 @@ static void tail_tokens_copy_b_and_never_read_a(struct flw_bed *bed)
         fixture.params.lse_by_token = c % 2 != 0;
         fixture.context = contexts[c];
         prove(bed, &fixture, out, out_lse);
-        /* Repeat with a and its LSE unwritten in the tail: a read of them is a violation. */
+        /* Repeat with a and the LSE unwritten in the tail: a read of them is a violation. */
         void *a = flw_bed_buffer(bed, "a", sizeof out), *a_lse = flw_bed_buffer(bed, "a_lse", 160);
         void *outputs[] = {flw_bed_buffer(bed, "out", sizeof out),
                            flw_bed_buffer(bed, "out_lse", sizeof out_lse)};
@@ -67,7 +67,7 @@ static void tail_tokens_copy_b_and_never_read_a(struct flw_bed *bed)
     }
 }
 
-/* LSE of both sides and the expected result: 'a' and 'b' a copy of its bits, '0', 'n' NaN, 'm' a
+/* LSE of both sides and the expected result: 'a' and 'b' a copy of the bits, '0', 'n' NaN, 'm' a
  * mix. Rows that must not be read are NaN. */
 struct special {
     float a_lse, b_lse;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the merge's call: in place, other output dtypes, strides, captures, its query, refused
+ * Owns: the merge's call: in place, other output dtypes, strides, captures, the query, refused
  * arguments. */
 #include "kernel/merge_states_fixture.h"
 

@@ -78,7 +78,7 @@ static int rank_of(const double *values, int count, int x)
     return rank;
 }
 
-/* Softmax without its divisor, which cancels in the renormalisation. */
+/* Softmax without the divisor, which cancels in the renormalisation. */
 static void score_token(const struct layer *layer, int64_t token, double *scores,
                         double *candidates)
 {

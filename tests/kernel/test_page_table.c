@@ -61,7 +61,7 @@ static void pads_have_a_length_of_their_own_and_rows_of_fill(struct flw_bed *bed
     }
 }
 
-/* In the published chain, pads have length 1 and point at request 0, whose slots are zero. */
+/* In the published chain, pads have length 1 and point at request 0 with zero slots. */
 static void request_zero_serves_pads_as_the_published_chain_has_them(struct flw_bed *bed)
 {
     struct fixture fixture;
@@ -78,7 +78,8 @@ static void request_zero_serves_pads_as_the_published_chain_has_them(struct flw_
     drop(&fixture);
 }
 
-/* The table is wider than the source, whose last page is cut: the last row ends with the buffer. */
+/* The table is wider than the source, and the last page is cut: the last row ends with
+ * the buffer. */
 static void nothing_beyond_the_stride_is_read(struct flw_bed *bed)
 {
     static const int32_t pages[] = {1, 3, 16, 64};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the page table's call: untouched memory, graphs, its query, refused arguments. */
+ * Owns: the page table's call: untouched memory, graphs, the query, refused arguments. */
 #include "kernel/page_table_fixture.h"
 
 /* Rows with gaps, and bounded rows: bytes that are not declared keep their values. */

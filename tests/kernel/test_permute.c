@@ -9,7 +9,7 @@
 
 #define MOST_EXPERTS 16
 
-/* One call, its inputs on the host, and the owner of each row: a token, padding or none. */
+/* One call, the inputs on the host, and the owner of each row: a token, padding or none. */
 struct fixture {
     fallow_permute_params params;
     unsigned char *in; /* [tokens, width] dtype */

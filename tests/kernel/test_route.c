@@ -10,7 +10,7 @@
 #define MOST_EXPERTS 1024
 #define MOST_K       32
 
-/* One call, with its inputs in host memory. */
+/* One call, with the inputs in host memory. */
 struct fixture {
     fallow_route_params params;
     int32_t count; /* tokens that are no padding */

@@ -24,7 +24,7 @@ enum {
 
 /* ---- the consumers */
 
-/* FlashAttention's decode: for each row its length, its query offsets, and its pages. */
+/* FlashAttention's decode: for each row the length, the query offsets, and the pages. */
 struct attention_args {
     const int32_t *cache_seqlens, *cu_seqlens_q, *page_table; /* [B], [B + 1], [B, PAGES] */
     int32_t batch;
@@ -133,7 +133,7 @@ static void write_ints(struct flw_bed *bed, int32_t *to, int count, int32_t firs
     flw_bed_write(bed, to, values, (size_t)count * 4);
 }
 
-/* Write offsets by the module, whose producer writes the leading zero. */
+/* Write offsets by the modulethat includes the leading zero. */
 static void write_offsets(struct flw_bed *bed, int32_t *cu_seqlens, int32_t each)
 {
     int32_t lengths[BATCH];

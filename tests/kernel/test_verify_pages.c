@@ -149,7 +149,7 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
     return step;
 }
 
-/* Prove a case, including its flags. */
+/* Prove a case, including the flags. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;

@@ -20,7 +20,7 @@ static cudaError_t keep(CUresult result)
     return (cudaError_t)result;
 }
 
-/* Make the primary context of device 0, the only device, current in this thread. Its reference is kept. */
+/* Make the primary context of device 0, the only device, current in this thread. The reference is kept. */
 static CUresult enter(void)
 {
     CUcontext primary = NULL;

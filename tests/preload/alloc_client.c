@@ -262,7 +262,7 @@ static void time_pairs(uint64_t number)
     printf("%.1f ns a pair\n", best);
 }
 
-/* End a context with its allocations; allocate in another. */
+/* End a context with the allocations; allocate in another. */
 static void alloc_around_reset(uint64_t number)
 {
     CUdeviceptr block = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a program for the audit's tests. It opens the driver by name, executes its argument, and
+ * Owns: a program for the audit's tests. It opens the driver by name, executes the argument, and
  * checks its own results: exit code 0 if right, else 1. It does not know the preload library; the
  * driver is the simulated one, whose kernels are C functions. */
 #include <dlfcn.h>
@@ -172,7 +172,7 @@ static PLACE void zero_for_nothing(CUdeviceptr pointer)
     __asm__ volatile("");
 }
 
-/* One fill whose zeros are summed, three of a block that is overwritten completely. */
+/* One fill with zeros that are summed, three of a block that is overwritten completely. */
 static bool do_two(void)
 {
     volatile int count = 3;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: running a program with a given environment and reading all its output.
+ * Owns: running a program with a given environment and reading all the output.
  * Does not: judge it. */
 #ifndef FLW_TESTS_PRELOAD_CHILD_H
 #define FLW_TESTS_PRELOAD_CHILD_H

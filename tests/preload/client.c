@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a program that finds the driver in the way its first argument names.
+ * Owns: a program that finds the driver in the way the first argument names.
  * Does not: know whether it is preloaded.
  *
  *   client name | unversioned | default | main | error | none | probe | vain | threads | next

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the agreement of the echoing driver and its client. Every hooked entry point takes only
+ * Owns: the agreement of the echoing driver and the client. Every hooked entry point takes only
  * integers and pointers, so each can be called with twelve longs; a correct wrapper passes on the
  * first of them, as many as the entry point has, in order.
  * Does not: interpret the values. */

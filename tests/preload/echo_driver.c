@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a libcuda.so.1 with every hooked entry point; each records its arguments.
+ * Owns: a libcuda.so.1 with every hooked entry point; each records the arguments.
  * Does not: do anything else. */
 #include "echo.h"
 

@@ -3,7 +3,7 @@
  * Owns: another preload, in three kinds: RIVAL_EXPORTS has a cuMemAlloc_v2 of its own,
  * RIVAL_ANSWERS hooks dlsym and returns that one, RIVAL_WATCHES hooks dlsym and returns the real
  * function.
- * Does not: allocate memory. At exit it prints the number of its calls. */
+ * Does not: allocate memory. At exit it prints the number of the calls. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

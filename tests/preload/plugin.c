@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a plug-in that finds the driver itself, and a symbol of its own by RTLD_DEFAULT, for which
- * the C library inspects the caller. With PLUGIN_EARLY it does so in its constructor, while the
- * loader holds its lock.
+ * the C library inspects the caller. With PLUGIN_EARLY it does so in the constructor, while the
+ * loader holds the lock.
  * Does not: know how it was opened. */
 #include "client.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: helpers of the preloaded tests of pools: the driver as the program sees it, its calls, and
+ * Owns: helpers of the preloaded tests of pools: the driver as the program sees it, the calls, and
  * a process for each case, because a driver is initialised once in each process. */
 #ifndef FLW_TESTS_PRELOAD_POOL_BED_H
 #define FLW_TESTS_PRELOAD_POOL_BED_H
@@ -107,7 +107,7 @@ static inline bool comes_again(CUdeviceptr pointer, size_t bytes, size_t count)
 struct pool_case {
     const char *name;
     void (*run)(void);
-    const char *group; /* ctest runs one group under its settings */
+    const char *group; /* ctest runs one group under the settings */
 };
 #define CASE(group, name)  \
     {                      \

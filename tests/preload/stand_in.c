@@ -23,7 +23,7 @@ __attribute__((constructor)) static void join(void)
         place = flw_runpage_join(flw_runpage_open(path), program_invocation_short_name);
     }
     if (getenv("CUT_PAGE") != NULL && truncate(path, 0) == 0) {
-        _exit(9); /* if the page can be shortened, the parent crashes on its next read */
+        _exit(9); /* if the page can be shortened, the parent crashes on the next read */
     }
     if (place != NULL && flags != NULL) {
         atomic_fetch_or(&place->flags, (uint32_t)strtoul(flags, NULL, 0));

@@ -57,7 +57,7 @@ static void known_fill_kernels_are_read_and_others_are_not(void **state)
     assert_true(reading.address == pointer && reading.bytes == 4000);
     assert_true(reading.is_value_read && reading.is_zero);
     assert_false(flw_fillkernel_read(kernel, torch_one, 3).is_zero);
-    assert_int_equal(flw_fillkernel_read(kernel, torch, 2).address, 0); /* not its argument list */
+    assert_int_equal(flw_fillkernel_read(kernel, torch, 2).address, 0); /* not the argument list */
 
     reading = flw_fillkernel_read(flw_fillkernel_find("cupy_fill__float32"), cupy, 2);
     assert_true(reading.address == BASE && reading.bytes == 1000 && reading.is_zero);

@@ -29,7 +29,7 @@ static void expect_counts(const char *deed, unsigned candidates, unsigned fills)
     }
 }
 
-/* Find the site in the last JSON report with the function in its frames. */
+/* Find the site in the last JSON report with the function in the frames. */
 static void find_site(const char *function, char site[13])
 {
     char quoted[64];
@@ -180,7 +180,7 @@ static void lines_of_a_script_are_sites_of_their_own(void **state)
     }
     assert_int_equal(audit("$A -o report -- python3 $AUDIT_SCRIPT && cat report"), 0);
     if (strncmp(out_text, "lines\n", 6) != 0) {
-        skip(); /* this Python does not expose its lines */
+        skip(); /* this Python does not expose the lines */
     }
     flw_test_expect_in(out_text, "2 candidate sites, 3 of 3 fills");
     flw_test_expect_in(out_text, "line audit_script.py:19 in fill\n");
@@ -239,7 +239,7 @@ static void a_program_without_allocations_has_a_report(void **state)
     assert_int_equal(command_number("\"counts\"", "blocks"), 0);
 }
 
-/* Beside another interposer, Fallow and its audit are off. */
+/* Beside another interposer, Fallow and the audit are off. */
 static void an_audit_that_was_off_has_no_report(void **state)
 {
     assert_int_equal(audit("LD_PRELOAD=$RIVAL $A -- $C two"), 1);

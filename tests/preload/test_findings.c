@@ -99,7 +99,7 @@ static void functions_are_named_from_the_file(void **state)
     flw_findings_finish(&findings);
 }
 
-/* Damage of any kind in a program's file must not cause a read beyond its end. */
+/* Damage of any kind in a program's file must not cause a read beyond the end. */
 static void a_damaged_program_file_gives_no_names_and_no_fault(void **state)
 {
     uint64_t seed = flw_test_seed("findings symbols");

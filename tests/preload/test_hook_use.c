@@ -54,7 +54,7 @@ static void run_both(const char *const *argv, const char *folder)
     assert_string_equal(plain.err, "");
 }
 
-/* Run the process to its end; return its flags in the page of `fallow run`. */
+/* Run the process to the end; return the flags in the page of `fallow run`. */
 static unsigned run_on_a_page(const char *const *argv, const char *folder)
 {
     char setting[64];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proves: a program on the driver with the preload gets its memory from a pool and observes no
+ * Proves: a program on the driver with the preload gets the memory from a pool and observes no
  * other difference: freed memory is not reused until earlier work of every stream is done,
- * captures survive, and queries work on its blocks.
+ * captures survive, and queries work on the blocks.
  *
- * It runs preloaded (ctest sets the environment), and only its statistics differ. The group "none"
- * runs without the preload, because its cases also hold for the driver alone. */
+ * It runs preloaded (ctest sets the environment), and only the statistics differ. The group "none"
+ * runs without the preload, because the cases also hold for the driver alone. */
 #include "preload/pool_bed.h"
 
 static void a_warm_pair_asks_the_driver_for_no_memory(void)
@@ -331,7 +331,7 @@ static void only_blocks_of_their_own_are_exported(void)
     EXPECT(get_handle(&handle, small) == (is_ipc ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED));
     MUST(get_handle(&handle, large));
     uint64_t frees = calls("cuMemFree_v2");
-    free_block(large); /* not kept: its next owner needs another handle */
+    free_block(large); /* not kept: the next owner needs another handle */
     EXPECT(calls("cuMemFree_v2") == frees + 1);
     EXPECT(sim.cu.cuMemFree_v2(large) == CUDA_ERROR_INVALID_VALUE);
     large = allocate(4 * MIB);
@@ -353,7 +353,7 @@ static void strict_frees_wait_for_the_device(void)
     EXPECT(sim.cu.cuEventQuery(event) == CUDA_ERROR_NOT_READY);
     free_block(pointer);
     MUST(sim.cu.cuEventQuery(event));
-    free_block(allocate(5 * MIB)); /* whose wait covers the first */
+    free_block(allocate(5 * MIB)); /* the wait covers the first */
     EXPECT(comes_again(pointer, 5 * MIB, 2) && calls("cuCtxRecordEvent") == 0);
     MUST(sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     EXPECT(sim.cu.cuMemAlloc_v2(&pointer, 5 * MIB) != CUDA_SUCCESS); /* and is lost, as natively */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proves: pools of a preloaded program are created and destroyed with its contexts, by any thread;
+ * Proves: pools of a preloaded program are created and destroyed with the contexts, by any thread;
  * and permanent driver errors are returned to the program.
  *
- * It runs preloaded (ctest sets the environment), and only its statistics differ. */
+ * It runs preloaded (ctest sets the environment), and only the statistics differ. */
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -155,7 +155,7 @@ static CUstream green_stream(CUgreenCtx green)
     return stream;
 }
 
-/* Its memory belongs to the primary context and outlives the green one. */
+/* The memory belongs to the primary context and outlives the green one. */
 static void a_green_contexts_memory_outlives_it(void)
 {
     begin();
@@ -239,7 +239,7 @@ static void the_last_green_context_takes_the_primary_along(void)
     free_block(allocate(3000));
     green = begin_green();
     free_block(allocate(3000));
-    MUST(sim.cu.cuDevicePrimaryCtxReset_v2(0)); /* with its green context */
+    MUST(sim.cu.cuDevicePrimaryCtxReset_v2(0)); /* with the green context */
     EXPECT(flw_sim_read_ledger(&sim).given_bytes == 0);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Mode trace as a command: a program on the simulated driver runs as without Fallow, and the file
- * contains its allocations and frees, readable by the other subcommands. FALLOW_COMMAND names the
+ * contains the allocations and frees, readable by the other subcommands. FALLOW_COMMAND names the
  * command, ALLOC_CLIENT the program, DRIVER_FOLDER the driver's folder. */
 #include "support/test_command.h"
 
@@ -144,7 +144,7 @@ static void a_file_that_cannot_be_written_is_one_line(void **state)
         error_text, "no record can be written to 'no/such/x.ftrace': No such file or directory\n");
     assert_string_equal(out_text, "");
     assert_int_equal(run("$R --mode trace --trace /dev/full -- $L many 50000"), 0);
-    flw_test_expect_in(error_text, "No space left on device; the program goes on\n");
+    flw_test_expect_in(error_text, "No space left on device; the program continues\n");
 }
 
 static void mode_off_and_trace_without_a_file_change_nothing(void **state)

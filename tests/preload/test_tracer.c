@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mode trace without a driver: the tracer's input is in its files, with the documented names, and
- * a process that is killed, forks or fills its disk loses no more than documented. */
+ * Mode trace without a driver: the tracer's input is in the files, with the documented names, and
+ * a process that is killed, forks or fills the disk loses no more than documented. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -22,7 +22,7 @@
 
 static char folder[] = "/tmp/fallow_tracer_XXXXXX";
 
-/* Run a case in a process, because the tracer's state is per process. Returns its exit code, or
+/* Run a case in a process, because the tracer's state is per process. Returns the exit code, or
  * -SIGNAL. */
 static int in_process(int (*body)(void))
 {
@@ -394,7 +394,7 @@ static int record_to_nowhere(void)
     return record_to(
         "no/such/folder/a.ftrace",
         "cannot create no/such/folder/a.ftrace: No such file or directory; the program "
-        "goes on");
+        "continues");
 }
 
 static int record_to_limited_file(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A program that links the driver, holds 10 blocks of 100,000 bytes, prints "ready", starts a
- * child that prints its number, and waits with it for the end of its input: a target for `fallow
+ * child that prints the number, and waits with it for the end of the input: a target for `fallow
  * top` under the preload library. */
 #include <stdio.h>
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a trace distributed over several streams: the streams allocate alternately, a sixtieth of
- * the events each, and a block is freed on its stream. No recording has more than one busy stream;
+ * the events each, and a block is freed on the stream. No recording has more than one busy stream;
  * this one resembles phases on separate streams. The recorded allocator's segments and phases are
  * dropped.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a program that uses many streams; stream_cost.py counts its instructions.
+ * Owns: a program that uses many streams; stream_cost.py counts the instructions.
  *
  *   stream_cost touch COUNT        allocate and free a block on each of COUNT streams; all stay alive
  *   stream_cost go COUNT           destroy each stream without a retire; the next one has the same handle

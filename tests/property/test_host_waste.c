@@ -6,7 +6,7 @@
  *
  * The workload resembles a server's: index tensors (1 to 64 KiB) and token batches in each step,
  * key and value blocks (64 KiB to 4 MiB) that are swapped out, stay and return, chunks of weights
- * (16 to 256 MiB) during model changes; four streams. Work completes a lag after its submission,
+ * (16 to 256 MiB) during model changes; four streams. Work completes a lag after the submission,
  * in virtual time: the same seed produces the same numbers on every machine with jemalloc's usual
  * 4 KiB pages. With larger pages small blocks take more memory (host.h), which moves synchronising
  * calls to other steps. The test then requires only ANY_RATIO, the bound for any workload.
@@ -48,7 +48,7 @@ enum stream_name {
 /* A block that is allocated, or a free that the device has not reached. */
 struct slot {
     void *block;
-    uint64_t bytes, until; /* the step of its free; 0: no block */
+    uint64_t bytes, until; /* the step of the free; 0: no block */
     enum stream_name stream;
 };
 
@@ -106,7 +106,7 @@ static unsigned log2_up(uint64_t x)
 }
 
 /* Return jemalloc's size: four classes for each doubling, with a page of padding
- * above its slabs. */
+ * above the slabs. */
 static uint64_t class_of(uint64_t bytes)
 {
     uint64_t step = 1ull << (log2_up(bytes) > 3 ? log2_up(bytes) - 3 : 0);

@@ -456,7 +456,7 @@ int main(int count, char **words)
             setup.without_vmm = setup.seed % 5 == 4;
             setup.without_ids = setup.seed % 7 == 6;
             setup.reserve_most_bytes = setup.seed % 3 == 1 ? setup.device_bytes : 0;
-            /* A trim releases segments only after its event completes, which never happens on a
+            /* A trim releases segments only after the event completes, which never happens on a
              * held device. */
             bool is_held =
                 setup.seed % 3 != 0 && !setup.without_vmm && setup.reserve_most_bytes == 0;

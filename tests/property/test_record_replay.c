@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: generated runs through a recorded pool: each recording equals its run, with the same calls
+ * Owns: generated runs through a recorded pool: each recording equals the run, with the same calls
  * in the same order, the same blocks, the same peak, in few bytes; and `fallow replay` computes
  * the same for both. */
 #include "unit/pool/test_api.h"

@@ -28,7 +28,7 @@ struct block {
     size_t bytes;
     uint32_t tag;
     unsigned stream;
-    unsigned char value; /* value of its first and last byte; 0: unknown */
+    unsigned char value; /* value of the first and last byte; 0: unknown */
     bool is_exported;
 };
 
@@ -70,7 +70,7 @@ static CUdeviceptr at(const struct block *block, bool is_last)
     return (CUdeviceptr)(uintptr_t)block->ptr + (is_last ? block->bytes - 1 : 0);
 }
 
-/* Write the whole block, so that a save reads nothing unwritten; on its stream. */
+/* Write the whole block, so that a save reads nothing unwritten; on the stream. */
 static void write_block(struct program *p, struct block *block)
 {
     block->value = (unsigned char)(1 + draw(p, 255));

@@ -245,7 +245,7 @@ class Arenas(unittest.TestCase):
         lanes[1].set_budget("1M")
         lanes[1].get(("x", (4,), "uint8"))  # ends with the next call
         small = self.arena.stats()["scratch_bytes"], lanes[1].stats()["scratch_bytes"]
-        with self.assertRaisesRegex(fallow.Error, "arena 'lane 1': for layout 'reserve'"):
+        with self.assertRaisesRegex(fallow.Error, "arena 'lane 1': layout 'reserve'"):
             self.arena.reserve("2M", lanes=lanes)
         self.assertEqual((self.arena.stats()["scratch_bytes"], lanes[1].stats()["scratch_bytes"]), small)
         lanes[1].unlock()
@@ -370,7 +370,7 @@ class Arenas(unittest.TestCase):
         self.arena.lock()  # like most calls, ends the lease
         with self.assertRaisesRegex(RuntimeError, "the lease has ended"):
             first.__dlpack__()
-        with self.assertRaisesRegex(fallow.Error, "layout 'q' it would hold 1048.*: raise the budget.*FALLOW_OVER_BUDGET"):
+        with self.assertRaisesRegex(fallow.Error, "layout 'q' needs 1048.*: raise the budget.*FALLOW_OVER_BUDGET"):
             self.arena.get(("q", (1 << 20,), "uint8"))
         self.arena.unlock()
 

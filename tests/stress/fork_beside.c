@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stress.fork_*: a program forks repeatedly while its threads allocate, free, record, publish and
+ * stress.fork_*: a program forks repeatedly while the threads allocate, free, record, publish and
  * call the driver, with the installed malloc. An allocator's fork handlers stop every thread that
  * needs memory; a later handler that waits for such a thread waits for ever. A watchdog ends a
  * program that hangs.

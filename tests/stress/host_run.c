@@ -61,7 +61,7 @@ static size_t any_size(struct worker *worker)
     return kind < 9 ? 1 + r % 8192 : kind < 15 ? 1 + r % (512 << 10) : 1 + r % (10 << 20);
 }
 
-/* The CPU writes a new block; the marks at its ends identify the owner. */
+/* The CPU writes a new block; the marks at the ends identify the owner. */
 static void allocate(struct worker *worker, struct held *held)
 {
     void *block = NULL;
@@ -78,7 +78,7 @@ static void allocate(struct worker *worker, struct held *held)
     }
 }
 
-/* Copy to or from the block: on the simulated device, access its bytes. */
+/* Copy to or from the block: on the simulated device, access the bytes. */
 static void use(struct worker *worker, const struct held *held, CUstream stream, bool is_write)
 {
     flw_sim_range range = {

@@ -2,7 +2,7 @@
  *
  * Owns: the fixed scenarios of the mutation suite: cases that random programs cannot judge (is
  * this free a double one?) or meet too rarely (five streams in one slab, a stream retired while
- * its blocks are held, a cache drained while its owner works). */
+ * the blocks are held, a cache drained while its owner works). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -236,7 +236,7 @@ static void check_capture_beside_cache(const struct flw_sim *sim)
     }
 }
 
-/* A capture with its last launch ordered before its stream's end; the stream is retired and its
+/* A capture with the last launch ordered before the stream's end; the stream is retired and the
  * handle reused; then the capture is released. */
 static void check_release_after_retire(const struct flw_sim *sim)
 {
@@ -290,7 +290,7 @@ static void *drain_on(void *argument)
 #define HELD        8
 #define DRAIN_TURNS 300000
 
-/* One thread allocates and frees through its cache while another drains it: no block is allocated
+/* One thread allocates and frees through the cache while another drains it: no block is allocated
  * twice. */
 static void check_drain_beside_owner(const struct flw_sim *sim)
 {

@@ -211,7 +211,7 @@ static bool check_owed_fence(const struct flw_sim *sim)
     return harvest(&bed);
 }
 
-/* Small blocks in a thread's cache for a stream, freed after its last complete fence. */
+/* Small blocks in a thread's cache for a stream, freed after the last complete fence. */
 static bool check_ceded_cache(const struct flw_sim *sim)
 {
     enum {

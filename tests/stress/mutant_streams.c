@@ -158,7 +158,7 @@ static void check_capture_beside_record(const struct flw_sim *sim)
     end();
 }
 
-/* ---- an event not yet recorded on a stream when its capture begins */
+/* ---- an event not yet recorded on a stream when the capture begins */
 
 static fallow_status look(void)
 {

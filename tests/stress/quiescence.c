@@ -224,7 +224,7 @@ static void capture(struct worker *worker)
     pthread_rwlock_unlock(&capturing);
 }
 
-/* The old stream's work continues; its handle may be reused at once. */
+/* The old stream's work continues; the handle may be reused at once. */
 static void renew_stream(struct worker *worker)
 {
     CUcontext popped;

@@ -2,7 +2,7 @@
  *
  * Owns: the model-checked run of memory without a stream: random programs with streams known only
  * to the driver, and a model that checks for every allocated block whether all work queued in any
- * context before its memory was last freed is done. */
+ * context before the memory was last freed is done. */
 #ifndef FLW_TESTS_STRESS_QUIESCENCE_H
 #define FLW_TESTS_STRESS_QUIESCENCE_H
 
@@ -10,7 +10,7 @@
  * cuMemFree of libcuda.so.1, or of a preload. Exit: 0; 3: a rule is broken; 2: usage. */
 int stress_quiescence(int count, char **words);
 
-/* Only one of the two programs links this: --through driver uses its wrappers. */
+/* Only one of the two programs links this: --through driver uses the wrappers. */
 struct flw_driver;
 __attribute__((weak)) void quiescence_use_hooks(struct flw_driver *cu);
 

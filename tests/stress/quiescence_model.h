@@ -5,8 +5,8 @@
  *
  * The work of a stream is numbered in the order of submission, with an event after each piece; the
  * driver's answer about that event is the only evidence of completion. A freed block keeps the
- * current numbers of all streams; its bytes may be allocated again once every stream has reached
- * its number.
+ * current numbers of all streams; the bytes may be allocated again once every stream has reached
+ * the number.
  *
  * Synchronization: `lock` around everything here. */
 #ifndef FLW_TESTS_STRESS_QUIESCENCE_MODEL_H

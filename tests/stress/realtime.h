@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: two threads on one processor, one of them with a real-time priority (SCHED_FIFO), and the
- * kernel's counts of their switches. Does not: know their work.
+ * kernel's counts of their switches. Independent of their work.
  *
  * While the real-time thread is runnable, the ordinary one does not run: the real-time thread has
  * to sleep, or the other never continues. The kernel counts voluntary switches (ru_nvcsw) and
- * involuntary ones (ru_nivcsw): as the first on its processor the real-time thread is stopped only
+ * involuntary ones (ru_nivcsw): as the first on the processor the real-time thread is stopped only
  * by the kernel's limit on real-time threads, when it spins for most of a second. */
 #ifndef FLW_TESTS_STRESS_REALTIME_H
 #define FLW_TESTS_STRESS_REALTIME_H
@@ -34,7 +34,7 @@ static inline struct turns turns_since(const struct turns *before)
     return (struct turns){now.slept - before->slept, now.stopped - before->stopped};
 }
 
-/* Pin the calling thread, and threads that it creates, to its first processor. */
+/* Pin the calling thread, and threads that it creates, to the first processor. */
 static inline bool stay_on_one_processor(void)
 {
     cpu_set_t all, one;

@@ -26,7 +26,7 @@ struct run {
     CUcontext context;
     fallow_pool *pool;
     fallow_arena *arenas[ARENAS];
-    pthread_mutex_t launches[ARENAS]; /* held from a guard to its launch */
+    pthread_mutex_t launches[ARENAS]; /* held from a guard to the launch */
     fallow_layout *layouts[LAYOUTS];
     pthread_rwlock_t retiring; /* a trim may not meet the retirement of the last stream */
     pthread_rwlock_t sleeping; /* held shared by work, exclusively by a sleep */
@@ -180,7 +180,7 @@ static bool is_expected(fallow_status status)
            status == FALLOW_OUT_OF_MEMORY || status == FALLOW_OVER_BUDGET;
 }
 
-/* Begin a lease and use its regions. Returns NULL if the arena refuses. */
+/* Begin a lease and use the regions. Returns NULL if the arena refuses. */
 static fallow_lease *use_arena(struct worker *worker, size_t index, CUstream stream)
 {
     struct run *run = worker->run;
@@ -214,7 +214,7 @@ static void lease_once(struct worker *worker, size_t index, CUstream stream, boo
 
 /* ---- graphs */
 
-/* Launch a graph after its guard; retry while another thread has a lease or captures. */
+/* Launch a graph after the guard; retry while another thread has a lease or captures. */
 static void launch(struct worker *worker, const struct graph *graph, CUstream stream)
 {
     struct run *run = worker->run;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the parts of a run outside its pool: a second pool that imports blocks, peer devices, work
+ * Owns: the parts of a run outside the pool: a second pool that imports blocks, peer devices, work
  * of another context. Does not: use peers (the checker orders the work of one device only). */
 #include "stress_worker.h"
 
@@ -115,7 +115,7 @@ static bool enter_abroad(struct worker *worker)
     return true;
 }
 
-/* End the context, either after retiring its stream in the pool or without. */
+/* End the context, either after retiring the stream in the pool or without. */
 static void end_abroad(struct worker *worker)
 {
     struct run *run = worker->run;

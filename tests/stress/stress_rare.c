@@ -196,7 +196,7 @@ void stress_renew_shared(struct worker *worker)
 
 /* ---- captures */
 
-/* Frees during the capture wait for its end; blocks used by the graph stay allocated longer. */
+/* Frees during the capture wait for the end; blocks used by the graph stay allocated longer. */
 static void capture_in_context_order(struct worker *worker, uint32_t own)
 {
     struct flw_client *client = &worker->client;

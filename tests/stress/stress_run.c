@@ -12,7 +12,7 @@
 #include "base/bits.h"
 #include "memory/size_class.h"
 
-#define LIVES       4   /* how often a worker's thread ends and another continues with its blocks */
+#define LIVES       4   /* how often a worker's thread ends and another continues with the blocks */
 #define STEPS_AFTER 300 /* of each worker once the context has ended */
 
 static _Thread_local struct worker *self;
@@ -337,7 +337,7 @@ static void free_all(struct run *run, struct worker *workers)
     }
 }
 
-/* Check a pool that still has its device. */
+/* Check a pool that still has the device. */
 static void check_whole(struct run *run, struct worker *first)
 {
     (void)!run->put.ops->trim(run->put.pool, 0); /* ends quarantine */
@@ -398,7 +398,7 @@ static void check_loss(struct run *run, struct worker *first)
     }
 }
 
-/* Release everything and compare with the ledger. A pool that lost its device keeps its memory. */
+/* Release everything and compare with the ledger. A pool that lost the device keeps the memory. */
 static void finish(struct run *run, struct worker *workers)
 {
     struct worker *first = &workers[0];
@@ -422,7 +422,7 @@ static void finish(struct run *run, struct worker *workers)
         run->put.ops->destroy(run->importer);
     }
     for (uint64_t i = 0; i < run->settings.threads; i++) {
-        if (is_reset) { /* its streams and events ended with the context */
+        if (is_reset) { /* the streams and events ended with the context */
             free(workers[i].client.blocks);
         } else {
             flw_client_finish(&workers[i].client, STRESS_SHARED_STREAMS);

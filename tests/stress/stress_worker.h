@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the shared state of a stress run: the run, its workers, and the operations of a worker.
+ * Owns: the shared state of a stress run: the run, the workers, and the operations of a worker.
  * Each step keeps the contract of the public calls, so any error found by the rule checker, the
  * overlap set, the ledger or a status is the pool's fault.
  *
- * A run is *quiet* while its pool falls asleep, sleeps or wakes: no step touches the pool's
- * memory, all others continue. It is *lost* once the pool has lost its device, which must be
+ * A run is *quiet* while the pool falls asleep, sleeps or wakes: no step touches the pool's
+ * memory, all others continue. It is *lost* once the pool has lost the device, which must be
  * reported by a status. */
 #ifndef FLW_TESTS_STRESS_WORKER_H
 #define FLW_TESTS_STRESS_WORKER_H
@@ -48,7 +48,7 @@ struct run {
     atomic_uint planned_faults, refusals_by_driver;
     atomic_bool is_gone; /* a call was made to answer gone_answer: the device may be lost by that */
     _Atomic int gone_answer;
-    bool is_refused;     /* the driver refuses calls for good (its profile) */
+    bool is_refused;     /* the driver refuses calls for good (the profile) */
     uint64_t kept_bytes; /* refused by the driver, as logged at the end */
     bool has_kept;       /* something */
     atomic_uint sleeps, peers, exports, foreign_uses, oom_calls;

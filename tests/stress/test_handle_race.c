@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the race for handles. One thread begins, joins, ends and releases captures on its own
- * streams; others pass the handle of its current capture, and handles of old captures, to every
+ * streams; others pass the handle of the current capture, and handles of old captures, to every
  * call that takes one. Another thread's capture continues undisturbed.
  *
  *   test_handle_race [--rounds N] */
@@ -18,7 +18,7 @@
 #define STRANGERS  2
 #define REMEMBERED 64 /* handles that a stranger keeps */
 #define ALLOCATES \
-    64             /* one of this many captures allocates, because its memory returns late; the
+    64             /* one of this many captures allocates, because the memory returns late; the
                        other capture lasts as long */
 #define LEAST   20 /* joins of strangers before the race may end */
 #define MOST    20 /* most rounds, as a multiple, on a busy machine */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that ThreadSanitizer sees through a hit. Two threads write one plain variable of theirs
- * between hits on their own caches, one after the other, and nothing but the hits could order them. That
- * is a race, and a pool whose hits ordered all threads among each other would hide it, this one and any
- * of our own. A child does it, and its sanitizer must report it; with a mutex around the variable it must
- * not.
- * Does not: mean anything in a build without the sanitizer; it is none of their tests.
- */
+ * Owns: the proof that ThreadSanitizer sees through a hit. Two threads write one plain variable of
+ * theirs between hits on their own caches, one after the other, and nothing but the hits could
+ * order them. That is a race, and a pool with hits that order all threads would hide this race and
+ * any of our own. A child does it, and the sanitizer must report it; with a mutex around the
+ * variable it must not.
+ * Does not: mean anything in a build without the sanitizer; it is none of their tests. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -19,7 +18,7 @@
 #include "support/sim.h"
 
 #define HITS    1000
-#define REPORTS 66 /* the exit status of a child whose sanitizer has reported something */
+#define REPORTS 66 /* the exit status of a child with a sanitizer report */
 
 /* ---- the child */
 
@@ -135,7 +134,7 @@ static void run_child(const char *word, struct outcome *out)
     if (pid == 0) {
         (void)dup2(ends[1], STDERR_FILENO);
         (void)close(ends[0]);
-        /* Of an access whose stack it has forgotten, the sanitizer of newer compilers says nothing. */
+        /* Newer sanitizers do not report an access without a stack. */
         (void)setenv("TSAN_OPTIONS", "exitcode=66 halt_on_error=0 report_bugs=1 history_size=4", 1);
         (void)execl("/proc/self/exe", program, word, (char *)NULL);
         _exit(127);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a pool whose kernel grants membarrier(2) when the pool is made and refuses it later, by a seccomp
- * filter, while threads allocate and free. No two blocks overlap, the pool stays whole, and says
- * once that no call is a hit any more.
+ * Owns: a pool on a kernel that accepts membarrier(2) at creation and refuses the call later, by a
+ * seccomp filter, while threads allocate and free. No two blocks overlap, the pool stays whole,
+ * and says once that calls are no longer hits.
  *
- *   test_refused [eperm|enomem]
- */
+ *   test_refused [eperm|enomem] */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the race of a look-up against the tables that it looks in: one thread frees pointers that are
- * no block's (NULL, odd addresses near what was allocated last, anything) while another makes slabs
- * and runs, and dissolves them. Each is refused, NULL is accepted, nothing changes.
+ * Owns: the race of a look-up against the tables that it looks in: one thread frees pointers that
+ * are no block's (NULL, odd addresses near what was allocated last, anything) while another makes
+ * slabs and runs, and dissolves them. Each is refused, NULL is accepted, nothing changes.
  * ThreadSanitizer sees a read that was not meant to meet a write; so the maker allocates by
- * request, past its cache, whose lock would put the two threads in order.
+ * request, past the cache: the lock would order the two threads.
  *
- *   test_wild_race [--seed N] [--pools N]
- */
+ *   test_wild_race [--seed N] [--pools N] */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

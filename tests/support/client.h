@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a small correct GPU program: blocks, the streams that write and read them, and events that
- * order its accesses. Anything that the rule checker finds in it is a fault of the pool. Does not:
+ * order the accesses. Anything that the rule checker finds in it is a fault of the pool. Does not:
  * choose the next operation (the tests do), or judge statuses.
  *
- * A block is written on its *home* stream and read on others after these waited for home. It is
+ * A block is written on the *home* stream and read on others after these waited for home. It is
  * freed on a stream that has waited for every user, or for which the user was announced.
  *
  * INVARIANTS of a block
@@ -51,7 +51,7 @@ struct flw_client {
     size_t count, capacity;
     uint64_t op_count;
     uint64_t trace_address; /* print operations on blocks with this byte to stderr; 0: none */
-    bool is_quiet;          /* the pool is asleep or about to sleep: no access to its memory */
+    bool is_quiet;          /* the pool is asleep or about to sleep: no access to the memory */
     bool is_cut_off;        /* the context ends or has ended: the client's own calls may fail */
     bool has_faults;        /* driver calls fail at random: the client repeats its own, the pool may
                          return the errors */
@@ -99,9 +99,9 @@ void flw_client_gather(struct flw_client *client, struct flw_client_block *block
 void flw_client_write(struct flw_client *client, struct flw_client_block *block);
 void flw_client_read(struct flw_client *client, struct flw_client_block *block, uint32_t stream);
 
-/* Add a fresh block: claim its bytes and write them. Returns false if it overlaps a live block. */
+/* Add a fresh block: claim the bytes and write them. Returns false if it overlaps a live block. */
 bool flw_client_adopt(struct flw_client *client, const struct flw_client_block *block);
-/* Move a block into `block` and remove it from the table; its bytes stay claimed. */
+/* Move a block into `block` and remove it from the table; the bytes stay claimed. */
 void flw_client_drop(struct flw_client *client, size_t index, struct flw_client_block *block);
 
 /* Order or announce every use of block `index`, free it on `stream`, and remove it from the table

@@ -93,7 +93,7 @@ static bool joins(const struct flw_client_capture *how, unsigned i)
     return how->joined[i] != how->stream && (i == 0 || how->joined[1] != how->joined[0]);
 }
 
-/* Fork both streams into the capture and join them again before its end. */
+/* Fork both streams into the capture and join them again before the end. */
 static fallow_status join(struct flw_client *client, const struct flw_client_capture *how,
                           fallow_capture *capture)
 {
@@ -142,7 +142,7 @@ static bool launch(struct flw_client *client, uint32_t stream, CUgraph graph)
     return is_cuda(client, cu->cuGraphDestroy(graph), "cuGraphDestroy") && good;
 }
 
-/* Make the captured stream the only one that orders its blocks. */
+/* Make the captured stream the only one that orders the blocks. */
 static void prepare(struct flw_client *client, const struct flw_client_capture *how)
 {
     uint32_t all = 1u << how->stream | 1u << how->joined[0] | 1u << how->joined[1];
@@ -186,7 +186,7 @@ static fallow_status begin(struct flw_client *client, CUstream stream, fallow_ca
     return status;
 }
 
-/* Renew the stream. A use of the new stream follows, so the pool may discard its state of the old
+/* Renew the stream. A use of the new stream follows, so the pool may discard the state of the old
  * one. */
 static bool renew(struct flw_client *client, uint32_t stream, bool tells)
 {

@@ -13,7 +13,7 @@ struct flw_client_capture {
                             joins */
     size_t most_bytes;  /* of one block */
     bool dies;  /* `stream` is renewed (flw_client_renew_stream) before the capture is released,
-                  or before the pool is informed of its end, and then no graph is launched */
+                  or before the pool is informed of the end, and then no graph is launched */
     bool tells; /* retire the stream first, if permitted */
     /* Called while the streams capture; must leave both alone. NULL: nothing. */
     void (*between)(void *context);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: reading a recording in a test: validate it and count its events. Does not: make one. */
+ * Owns: reading a recording in a test: validate it and count the events. Does not: make one. */
 #ifndef FLW_TESTS_SUPPORT_RECORDING_H
 #define FLW_TESTS_SUPPORT_RECORDING_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the tests' access to the simulated driver: its entry points and every control of
+ * Owns: the tests' access to the simulated driver: the entry points and every control of
  * fallow/simcuda.h as typed function pointers.
  * Does not: need a test framework. */
 #ifndef FLW_TESTS_SUPPORT_SIM_H
@@ -34,7 +34,7 @@ struct flw_sim {
     flw_sim_store_function store;
 };
 
-/* Open libfallow-simcuda.so. Returns false, with a line on stderr, if the library or one of its
+/* Open libfallow-simcuda.so. Returns false, with a line on stderr, if the library or one of the
  * controls is missing. All callers in the process share one world. */
 bool flw_sim_open(struct flw_sim *sim);
 void flw_sim_close(struct flw_sim *sim);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the header order that cmocka needs, and helpers of all tests: a printed seed that can be
- * repeated, skipping, searching text. Does not: know a module under test.
+ * repeated, skipping, searching text. Independent of a module under test.
  *
  * Tests include this header and never <cmocka.h>; `check.layers` enforces it. */
 #ifndef FLW_TESTS_SUPPORT_TEST_H

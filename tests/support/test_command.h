@@ -56,7 +56,7 @@ static inline void command_write(const char *name, const void *bytes, size_t cou
     assert_int_equal(fclose(file), 0);
 }
 
-/* Run a shell line in the folder, with the program in PATH and its path as $F. Returns the exit code. */
+/* Run a shell line in the folder, with the program in PATH and the path as $F. Returns the exit code. */
 static inline int command_run(const char *line)
 {
     char whole[2048];

@@ -79,7 +79,7 @@ bool flw_audit_wake(void)
     return is_on;
 }
 
-/* Page and blocks stay mapped: they are the parent's, or a thread may be reading them. */
+/* Page and blocks stay mapped: the parent owns both, or a thread may be reading. */
 bool flw_audit_stop(void)
 {
     return atomic_exchange_explicit(&flw_audit_state, FLW_AUDIT_OFF, memory_order_acq_rel) ==
@@ -222,7 +222,7 @@ static void judge_fill_kernel(const struct flw_fillkernel *kernel,
         flw_fillkernel_read(kernel, launch->parameters, launch->parameter_count);
     uint64_t other = 0;
     uint32_t count = find_blocks(launch, false, &other);
-    if (count > 1) { /* it reads something too: no fill */
+    if (count > 1) { /* also reads: no fill */
         find_blocks(launch, true, &other);
         return;
     }

@@ -36,7 +36,7 @@ enum flw_audit_state {
     FLW_AUDIT_ON
 };
 
-extern atomic_int flw_audit_state; /* read it through flw_audit_is_on */
+extern atomic_int flw_audit_state; /* read by flw_audit_is_on */
 
 /* Request an audit; a program that uses no device leaves no file. */
 void flw_audit_ask(const struct flw_audit_config *config);
@@ -71,7 +71,7 @@ struct flw_audit_fill {
     uint64_t bytes; /* written bytes */
     uint64_t span;  /* from the first to the end of the last: larger if rows have gaps */
     bool is_zero;
-    bool is_captured; /* it runs when the graph runs */
+    bool is_captured; /* runs with the graph */
     const char *call;
     uintptr_t caller;
 };
@@ -100,7 +100,7 @@ struct flw_audit_judgement {
     enum flw_audit_verdict verdict;
     bool is_on_trial; /* fill with poison instead */
     bool is_value_read;
-    bool is_range_read; /* address and bytes are exact; otherwise they end with the block */
+    bool is_range_read; /* address and bytes are exact; otherwise up to the block's end */
     uint64_t address, bytes;
     const char *call;
     uintptr_t caller;

@@ -45,7 +45,7 @@ static const char *last_part(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* A return address may be the first byte after the function: the byte before it decides. */
+/* A return address may be the first byte after the function: the byte before decides. */
 static void resolve(struct flw_callsite *site, uint32_t i, uintptr_t pc)
 {
     Dl_info info;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * example.install: opens the shared object that is its argument in a thread, uses and closes it, and ends
+ * example.install: opens the shared object that is the argument in a thread, uses and closes it, and ends
  * the thread, whose caches are handed back then.
  */
 #include <dlfcn.h>

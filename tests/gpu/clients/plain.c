@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a plain client of the CUDA driver, not built for Fallow: it finds the driver in one of
- * several ways, uses its memory in one of several, and checks the contents.
+ * several ways, uses the memory in one of several, and checks the contents.
  *
  *   plain WAY WHAT
  *     WAY   linked | dlopen | path:FILE | default | lookup     (linked: built with -DLINKED -lcuda)
  *     WHAT  verify | fork-before | fork-after | destructor | reset | contexts
  *
  * Prints the same lines with any allocator, without addresses and times. Exit: 0 done, 1 a foreign
- * value or a failed call, 2 bad usage, 77 no driver or no device. Does not: know of Fallow. */
+ * value or a failed call, 2 bad usage, 77 no driver or no device. It does not use Fallow. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@
 #include "driver/driver_types.h"
 #include "fallow/simcuda.h"
 
-/* X(exported name, the driver version of its interface, parameters) */
+/* X(exported name, the driver version of the interface, parameters) */
 #undef cuDevicePrimaryCtxReset
 #define ENTRIES(X)                                                                  \
     X(cuInit, 2000, (unsigned flags))                                               \

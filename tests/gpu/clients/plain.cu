@@ -108,7 +108,7 @@ static void fork_before()
     verify("parent", 500);
 }
 
-// A static object that frees in its destructor, as libraries have.
+// A static object that frees in the destructor, as libraries have.
 static struct keeper {
     void *block = nullptr;
     ~keeper()

@@ -568,7 +568,7 @@ static void leave_work_on_a_stream_that_is_gone(struct api *api, fallow_arena *a
     assert_int_equal(api->sim.cu.cuStreamDestroy_v2(gone), 0);
 }
 
-/* An arena that keeps no values abandons its memory to that work and allocates other memory. */
+/* An arena that keeps no values abandons the memory to that work and allocates other memory. */
 static void another_streams_capture_stands_in_the_way_of_values_alone(void **state)
 {
     for (int way = 0; way < 4; way++) {
@@ -641,7 +641,7 @@ static void the_legacy_stream_is_refused_beside_a_blocking_streams_capture(void 
     api_end(&api);
 }
 
-/* Destroy the stream while its last work is running; another stream has the same handle, which the
+/* Destroy the stream while the last work is running; another stream has the same handle, which the
  * pool has noticed or not. Neither a lease by another stream nor a release by a trim or by the end
  * of the arena may precede that work. */
 static void after_the_death_of(bool leases_in_graph, bool is_noticed)

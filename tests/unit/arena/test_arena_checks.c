@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: an arena's debug checks: each finds its fault, and reports nothing without one. */
+ * Owns: an arena's debug checks: each finds the fault, and reports nothing without one. */
 #include "unit/arena/test_arena.h"
 
 #include "fallow/sleep.h"
@@ -343,7 +343,7 @@ static void touch_first(struct api *api, void *at, uint32_t is_write, uint64_t e
     assert_int_equal(violations(api), expected);
 }
 
-/* Each check alone detects a use of an address after its lease has ended. */
+/* Each check alone detects a use of an address after the lease has ended. */
 static void a_use_after_the_end_names_region_and_arena(void **state)
 {
     static const uint32_t checks[] = {POISON, ZONES, WRITTEN};
@@ -580,7 +580,7 @@ static void a_late_write_is_found_where_nothing_is_forbidden(void **state)
     assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
     write_all(&api, arena, layout, 5);
     assert_int_equal(arena_stats(arena).damage_count, 1);
-    expect_finding(&api, arena, "late: 70 bytes", "region 'first' at 400: an address was kept");
+    expect_finding(&api, arena, "late: 70 bytes", "region 'first' at 400: an address was used");
     assert_int_equal(api.sim.cu.cuGraphLaunch(graph, api.other), 0);
     assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
     assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK); /* after the launch */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a life of an arena in which every driver call of the arena, or of the pool for it, fails
- * once, at every position: each call returns a status of its contract, a refused call succeeds
+ * once, at every position: each call returns a status of the contract, a refused call succeeds
  * when repeated, no rule is broken and nothing remains. FALLOW_TEST_ALL=1 tests every position;
  * otherwise every ninth, with another start for each error. */
 #include "unit/arena/test_arena.h"
@@ -166,7 +166,7 @@ static void live(struct fault *fault, uint32_t checks)
     disarm(fault, before);
 }
 
-/* Run one life; return the number of its calls. */
+/* Run one life; return the number of the calls. */
 static uint64_t live_with(uint64_t position, int error, int sticky, uint32_t checks)
 {
     const fallow_region regions[] = {{.name = "x", .size_bytes = MIB},

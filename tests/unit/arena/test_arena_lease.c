@@ -167,7 +167,7 @@ static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
     end_lease(begin_lease(arena, layouts[2], api.stream), api.stream); /* existing regions */
     assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
     assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
-    for (int i = 0; i < 4; i++) { /* each layout initialises its counter once more */
+    for (int i = 0; i < 4; i++) { /* each layout initialises the counter once more */
         end_lease(begin_lease(arena, layouts[i % 2], api.stream), api.stream);
     }
     assert_int_equal(arena_stats(arena).init_count, 4);
@@ -291,15 +291,15 @@ static void a_budget_is_kept_and_named_with_the_layout(void **state)
     assert_int_equal(arena_stats(arena).is_locked, 1);
     char sentence[200];
     snprintf(sentence, sizeof sentence,
-             "for layout 'prefill' it would hold %zu bytes, 0 of them persistent (largest region "
-             "'logits', 20000 bytes), and its budget is 10000: raise",
+             "layout 'prefill' needs %zu bytes, 0 of them persistent (largest region "
+             "'logits', 20000 bytes), and the budget is 10000: raise",
              fallow_layout_bytes(large));
     refuse_lease(arena, large, api.stream, FALLOW_OVER_BUDGET, sentence);
     assert_non_null(strstr(api.log, sentence));
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
     end_lease(begin_lease(arena, warm, api.stream), api.stream);
-    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK); /* the budget allows its old size */
-    refuse_lease(arena, large, api.stream, FALLOW_OVER_BUDGET, "its budget is 10000:");
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK); /* the budget allows the old size */
+    refuse_lease(arena, large, api.stream, FALLOW_OVER_BUDGET, "the budget is 10000:");
     end_lease(begin_lease(arena, warm, api.stream), api.stream);
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
     assert_int_equal(fallow_arena_unlock(arena), FALLOW_OK);
@@ -307,7 +307,7 @@ static void a_budget_is_kept_and_named_with_the_layout(void **state)
     assert_int_equal(arena_stats(arena).is_locked, 0);
     assert_int_equal(fallow_arena_set_budget(arena, 30000), FALLOW_OK);
     fallow_layout *fits = make_plain_layout(30000), *larger = make_plain_layout(30001);
-    refuse_lease(arena, larger, api.stream, FALLOW_OVER_BUDGET, "its budget is 30000:");
+    refuse_lease(arena, larger, api.stream, FALLOW_OVER_BUDGET, "the budget is 30000:");
     end_lease(begin_lease(arena, fits, api.stream), api.stream);
     assert_int_equal(fallow_arena_set_budget(arena, 100), FALLOW_OK);
     end_lease(begin_lease(arena, fits, api.stream), api.stream); /* needs no growth */

@@ -67,7 +67,7 @@ static int64_t element_of(const unsigned char *bytes, size_t each, size_t i)
     return (int64_t)((uint64_t)value << shift) >> shift;
 }
 
-/* Return the expected value of an element by its class, computed independently. */
+/* Return the expected value of an element by the class, computed independently. */
 static int64_t expected_of(const fallow_region *region, size_t each, size_t i)
 {
     bool is_zero = region->init == FALLOW_INIT_COUNTER || region->init == FALLOW_INIT_ZERO ||
@@ -358,10 +358,9 @@ static void a_locked_arena_takes_no_new_persistent_region(void **state)
     fallow_layout *other = make_layout(&region, 1);
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
     assert_int_equal(fallow_arena_lock(arena), FALLOW_OK);
-    refuse_lease(
-        arena, larger, api.stream, FALLOW_OVER_BUDGET,
-        "for layout 'unnamed' it would hold 512 bytes, 512 of them persistent (largest region "
-        "'table', 512 bytes), and its budget is 256:");
+    refuse_lease(arena, larger, api.stream, FALLOW_OVER_BUDGET,
+                 "layout 'unnamed' needs 512 bytes, 512 of them persistent (largest region "
+                 "'table', 512 bytes), and the budget is 256:");
     refuse_lease(arena, other, api.stream, FALLOW_OVER_BUDGET,
                  "would hold 768 bytes, 768 of them persistent (largest region 'new', 512 bytes)");
     assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);

@@ -16,7 +16,7 @@ static struct flw_plan_item item_of(uint32_t first, uint32_t last, uint64_t byte
     return (struct flw_plan_item){bytes, align, first, last, UINT64_MAX};
 }
 
-/* Place items with the fixed effort, validate the plan, return its bytes. */
+/* Place items with the fixed effort, validate the plan, return the bytes. */
 static uint64_t place(struct flw_plan_item *items, size_t count)
 {
     uint64_t bytes, proven_bytes;
@@ -332,7 +332,7 @@ static void a_full_graph_is_placed_at_the_bound(void **state)
     assert_true(place(items, COUNT_OF(items)) == flw_plan_lower_bound(items, COUNT_OF(items)));
 }
 
-/* Nearly as many neighbours, and no order of first fit meets the bound: the search has its largest
+/* Nearly as many neighbours, and no order of first fit meets the bound: the search has the largest
  * lists. */
 static void the_largest_search_comes_within_a_tenth(void **state)
 {

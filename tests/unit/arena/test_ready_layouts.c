@@ -119,7 +119,7 @@ static void a_chain_of_chunks_keeps_two_pairs(void **state)
     size_t pair = bytes_of(layout, "out") + bytes_of(layout, "lse");
     assert_int_equal(pair, 34078720);
     assert_int_equal(bytes_of(layout, "chunk_out"), bytes_of(layout, "out"));
-    /* Other live regions beside the two pairs during a chunk's attention: its rows, and the
+    /* Other live regions beside the two pairs during a chunk's attention: the rows, and the
      * tables. */
     size_t rows = 1024, keys = rows * 128 * 192 * 2, values = rows * 128 * 256 * 2;
     assert_true(fallow_layout_lower_bound(layout) >= 2 * pair + keys + values);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of the handle table (base/handles.h) alone, and its invariants. */
+ * Owns: tests of the handle table (base/handles.h) alone, and the invariants. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -102,7 +102,7 @@ static void no_handle_comes_again(void **state)
     }
 }
 
-/* The generation has its bits and no others. */
+/* The generation has the bits and no others. */
 static void a_generation_that_comes_round_leaves_kind_and_place_alone(void **state)
 {
     for (uint32_t i = 0; i < PLACES; i++) {

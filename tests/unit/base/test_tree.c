@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the ordered set of ranges compared with a plain table: lookups of every address after
- * every step, the order of its list, the shape of its treap. */
+ * every step, the order of the list, the shape of the treap. */
 #include "base/tree.h"
 
 #include "support/test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the mutual exclusion of a capture's beginning and a synchronisation of its context. */
+ * Owns: the mutual exclusion of a capture's beginning and a synchronisation of the context. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -50,7 +50,7 @@ static void *announce_cancelled(void *argument)
     return NULL;
 }
 
-/* A thread that ended in its wait would keep the table for good. */
+/* A thread that ended in the wait would keep the table for good. */
 static void a_cancelled_thread_ends_when_its_call_has(void **state)
 {
     pthread_t thread;

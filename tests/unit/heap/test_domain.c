@@ -86,7 +86,7 @@ static void check_context_slots(void)
     (void)flw_heap_poll(&bed.heap);
     flw_lock_acquire(&bed.heap.lock);
     assert_int_equal(flw_heap_take_slots(&bed.heap, context, CLASS, 512, again), 0);
-    /* Nor in another shape: an empty slab may be split, but keeps its epoch. */
+    /* Nor in another shape: an empty slab may be split, but keeps the epoch. */
     (void)flw_heap_reclaim_slabs(&bed.heap);
     assert_null(flw_heap_take_run(&bed.heap, context, 1, 1));
     flw_lock_release(&bed.heap.lock);
@@ -397,7 +397,7 @@ static void check_retired_stream(void)
     assert_true(flw_heap_poll(&bed.heap));
     assert_non_null(bed_take(&bed, other, UNITS));
     assert_non_null(bed_take(&bed, other, UNITS));
-    assert_null(retired->ops); /* and its entry is free */
+    assert_null(retired->ops); /* and the entry is free */
 }
 
 static void what_reaches_a_retired_stream_late_is_covered_by_its_last_fence(void **state)
@@ -479,7 +479,7 @@ static void check_two_synchronisations(void)
     driver.cuCtxSynchronize = synchronise;
     bed.heap.driver = &driver;
     assert_int_equal(flw_heap_sync_context(&bed.heap), FALLOW_OK);
-    assert_null(bed_take(&bed, taker, UNITS)); /* its work has not been waited for */
+    assert_null(bed_take(&bed, taker, UNITS)); /* the work has not been waited for */
     assert_int_equal(sem_post(&both.is_first_over), 0);
     assert_int_equal(pthread_join(both.second, &end), 0);
     bed.heap.driver = &bed.sim.cu;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the proof that one heap serves every pair of an order domain and a page source: random
- * programs keep its invariants and the ledger, no memory is allocated twice, a limit holds, and
+ * programs keep the invariants and the ledger, no memory is allocated twice, a limit holds, and
  * everything is released. Does not: use the public API (test_source.c does). */
 #include "test_heap_bed.h"
 

@@ -110,7 +110,7 @@ static const struct flw_source_ops airy_source = {.name = "airy",
                                                   .unmap = airy_stretch,
                                                   .set_access = airy_stretch};
 
-/* Begin a bed whose heap has another source. */
+/* Begin a bed with another source for the heap. */
 static void begin_with(const struct flw_source_ops *source)
 {
     bed_begin(&bed, BED_SEGMENTS, LIMIT);
@@ -287,7 +287,7 @@ static void a_segment_without_host_memory_leaves_nothing_behind(void **state)
     bed_end(&bed);
 }
 
-/* A growth that uses the end of a free run on its left, with fewer and fewer headers for cuts. */
+/* A growth that uses the end of a free run on the left, with fewer and fewer headers for cuts. */
 static void a_growth_without_host_memory_is_aligned_or_refused(void **state)
 {
     unsigned refused = 0;
@@ -362,7 +362,7 @@ static void a_segment_beyond_the_tables_goes_back(void **state)
     begin_with(&far_source);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
     far_count = 0;
-    for (unsigned i = 0; i < 2; i++) { /* its end alone, then all of it */
+    for (unsigned i = 0; i < 2; i++) { /* the end alone, then all of it */
         assert_int_equal(bed_grow(&bed, domain, 32, &run), FALLOW_OUT_OF_MEMORY);
         assert_true(run == NULL && atomic_load(&bed.heap.reserved_bytes) == 0);
         check_heap();
@@ -482,7 +482,7 @@ static const struct flw_slot *slot_at(uint64_t address)
     return flw_page_map_slot_at(map, flw_page_map_span_at(map, offset), offset);
 }
 
-/* Check that each block is found at its start, and that neighbouring pointers find none. */
+/* Check that each block is found at the start, and that neighbouring pointers find none. */
 static void check_found(const struct block *block)
 {
     const struct flw_slot *slot =

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that a cache of runs finds every run it holds, only by its exact size, that it
- * refuses runs without room and without a change, and that cleared runs reach another cache of its
- * domain through the depot, or the heap. The first part has no heap: its spans belong to the test. */
+ * Owns: the proof that a cache of runs finds every run it holds, only by the exact size, that it
+ * refuses runs without room and without a change, and that cleared runs reach another cache of the
+ * domain through the depot, or the heap. The first part has no heap: the spans belong to the test. */
 #include "support/test.h"
 
 #include <stdbool.h>

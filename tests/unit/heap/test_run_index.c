@@ -133,7 +133,7 @@ static void resize(unsigned i)
         uint32_t taken = 1 + (uint32_t)(flw_test_random(&bed.seed) % (part->unit_count - 1));
         flw_run_index_resize(&bed.index, &bed.spans[i], part->begin_unit + taken,
                              part->unit_count - taken);
-        assert_true(part->age_prev == before && part->age_next == after); /* keeps its age */
+        assert_true(part->age_prev == before && part->age_next == after); /* keeps the age */
     }
 }
 

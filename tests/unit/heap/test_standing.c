@@ -222,7 +222,7 @@ static void whoever_has_owed_for_longest_is_recorded_on_first(void **state)
     for (unsigned i = 0; i < 4; i++) {
         leave_run(order[i]);
     }
-    leave_run(3); /* does not change its place */
+    leave_run(3); /* does not change the place */
     assert_ptr_equal(flw_heap_take_owing(&bed.heap, domains[3]), domains[0]);
     assert_ptr_equal(flw_heap_take_owing(&bed.heap, domains[2]), domains[3]);
     assert_false(domains[3]->is_owing);
@@ -263,7 +263,7 @@ static void what_lies_in_caches_is_owed_too(void **state)
     assert_int_equal(atomic_load(&bed.heap.count.events), events + 2);
     bed_finish_work(&bed);
     assert_true(flw_heap_poll(&bed.heap));
-    assert_null(domains[1]->ops); /* its entry is free */
+    assert_null(domains[1]->ops); /* the entry is free */
     close_streams();
 }
 
@@ -368,7 +368,7 @@ static void the_checker_sees_a_list_that_is_wrong(void **state)
     oldest->behind = middle;
     newest->before = middle;
 
-    domains[1]->oldest = domains[1]->newest = NULL; /* its domain has */
+    domains[1]->oldest = domains[1]->newest = NULL; /* the domain has */
     assert_string_equal(broken(), "a fence stands in one list only");
     domains[1]->oldest = domains[1]->newest = middle;
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #if defined(FLW_TSAN)
-/* Before a fork jemalloc takes all its locks, more at a time than TSan's deadlock detector
+/* Before a fork jemalloc takes all the locks, more at a time than TSan's deadlock detector
  * supports. */
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
@@ -284,7 +284,7 @@ static void absurd_arguments_are_refused(void **state)
     assert_int_equal(fallow_host_create(bed.pool, &config, &none), FALLOW_VERSION);
     config = host_config(&bed);
     assert_int_equal(fallow_host_create(NULL, &config, &none), FALLOW_INVALID_POOL);
-    assert_non_null(strstr(bed.log, "create the host pool while it lives"));
+    assert_non_null(strstr(bed.log, "create the host pool before that"));
     assert_null(none);
     fallow_host *dead = bed.host;
     fallow_host_destroy(dead);
@@ -407,7 +407,7 @@ static void a_context_that_is_gone_ends_in_device_lost(void **state)
     void *held = host_alloc(&bed, 1 * MIB);
     assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(context), 0);
     assert_int_equal(fallow_host_alloc(bed.host, 64 * MIB, &block), FALLOW_DEVICE_LOST);
-    assert_true(host_says(&bed, "destroy the host pool and make another"));
+    assert_true(host_says(&bed, "destroy the host pool and create another"));
     assert_int_equal(fallow_host_free(bed.host, held, NULL), FALLOW_OK);
     fallow_host_destroy(bed.host);
     fallow_pool_abandon(pool);

@@ -98,7 +98,7 @@ static inline fallow_host_stats host_stats(struct host_bed *bed)
     return stats;
 }
 
-/* Check the pool's invariants, and its accounts with the driver's ledger. */
+/* Check the pool's invariants, and the accounts with the driver's ledger. */
 static inline void host_check(struct host_bed *bed)
 {
     char text[256];

@@ -53,7 +53,7 @@ static void the_end_of_another_context_completes_its_work(void **state)
         assert_int_equal(fallow_host_trim(bed.host, SIZE_MAX, UINT64_MAX, NULL), FALLOW_OK);
         assert_int_equal(host_stats(&bed).deferred_bytes, 0);
         host_check(&bed);
-        if (i < 3) { /* a new stream with its handle would be mistaken for it, and be lost */
+        if (i < 3) { /* a new stream with the handle would be mistaken for it, and be lost */
             host_end(&bed);
             continue;
         }
@@ -72,7 +72,7 @@ static void the_end_of_another_context_completes_its_work(void **state)
     }
 }
 
-/* A stream destroyed with its context without a retire, and a stream of another context with its
+/* A stream destroyed with the context without a retire, and a stream of another context with the
  * handle: a free on it may mean either. */
 static void a_handle_that_another_context_has_now_waits_for_that_too(void **state)
 {
@@ -189,7 +189,7 @@ static void CUDA_CB pause_for_second(void *context)
     sem_wait(&relay->second_is_done);
 }
 
-/* Its second free finds the stream in the hands of the thread that waits: no event is recorded. */
+/* The second free finds the stream in the hands of the thread that waits: no event is recorded. */
 static void *free_and_end(void *context)
 {
     struct relay *relay = context;

@@ -17,7 +17,7 @@ static void a_retired_stream_may_be_destroyed(void **state)
     host_free(&bed, block, stream);
     assert_int_equal(fallow_host_stream_retire(bed.host, stream), FALLOW_OK);
     assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(stream), 0);
-    host_free(&bed, used, bed.stream); /* the last event covers its use there */
+    host_free(&bed, used, bed.stream); /* the last event covers the use there */
     assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
     assert_int_equal(host_stats(&bed).deferred_bytes, 2 * MIB);
     host_check(&bed);
@@ -92,7 +92,7 @@ static void a_stream_of_another_context_is_waited_for(void **state)
     assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
     assert_int_equal(host_stats(&bed).deferred_bytes, 0);
     assert_int_equal(fallow_host_stream_retire(bed.host, foreign), FALLOW_OK);
-    fallow_host_destroy(bed.host); /* its events include the other context's */
+    fallow_host_destroy(bed.host); /* the events include the other context's */
     assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(context), 0);
     host_end(&bed);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the proof that page sources consist of driver calls only, and that a whole pool works
- * through its public API on a device without virtual memory management: allocated, freed, trimmed,
+ * through the public API on a device without virtual memory management: allocated, freed, trimmed,
  * and nothing kept.
  * Does not: test the heap over them (test_heap.c does). */
 #include "support/test.h"

@@ -85,7 +85,7 @@ static void a_failure_is_null_and_a_line(void **state)
     assert_null(ptr);
     hold_stderr();
     give(&sim, 5, stream);
-    assert_one_line_with(release_stderr(), "cannot come back");
+    assert_one_line_with(release_stderr(), "cannot free");
     assert_int_equal(errno, EDOM);
     give(take(100 * MIB, stream), 100 * MIB, stream);
 }
@@ -124,7 +124,7 @@ static void what_the_other_pool_holds_is_given_up_for_a_request(void **state)
 static void a_recorded_use_keeps_the_block(void **state)
 {
     void *ptr = fallow_torch_alloc(5000, 0, stream);
-    assert_int_equal(sim.cu.cuStreamSynchronize(stream), 0); /* its work there is done */
+    assert_int_equal(sim.cu.cuStreamSynchronize(stream), 0); /* the work there is done */
     use(ptr, 5000, other);
     fallow_torch_record_stream(ptr, other);
     fallow_torch_record_stream((char *)ptr + 100, other); /* a view */
@@ -296,11 +296,11 @@ static void misuse_by_another_pair_is_refused(void **state)
     char *ptr = take(5000, stream);
     hold_stderr();
     fallow_cupy_free(NULL, ptr + 512, 0);
-    assert_one_line_with(release_stderr(), "cannot come back");
+    assert_one_line_with(release_stderr(), "cannot free");
     fallow_cupy_free(NULL, ptr, 0);
     hold_stderr();
     fallow_torch_segment_free(ptr, 5000, 0, stream);
-    assert_one_line_with(release_stderr(), "cannot come back");
+    assert_one_line_with(release_stderr(), "cannot free");
 }
 
 /* ---- threads, limits, losses, forks, the end */
@@ -380,7 +380,7 @@ static void after_a_lost_context_there_is_a_new_pool(void **state)
     hold_stderr();
     fallow_torch_free(old, 5000, 1, NULL);
     text = release_stderr();
-    assert_string_equal(text, ""); /* its memory was released with the context */
+    assert_string_equal(text, ""); /* the memory was released with the context */
     fallow_torch_free(ptr, 200 * (ssize_t)MIB, 1, NULL);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the common part of plugin.h's tests: a world of two devices, captured stderr, helpers for
- * its calls. Pools belong to the process, so a program has one world. */
+ * the calls. Pools belong to the process, so a program has one world. */
 #ifndef FLW_TESTS_UNIT_TEST_PLUGIN_H
 #define FLW_TESTS_UNIT_TEST_PLUGIN_H
 
@@ -130,7 +130,7 @@ static inline int begin_world(void **state)
                : 0;
 }
 
-/* For leak checkers, because the library keeps its pools. */
+/* For leak checkers, because the library keeps the pools. */
 static inline void destroy_pools(void)
 {
     for (int device = 0; device < 4; device++) {

@@ -40,7 +40,7 @@ static void graphs_of_one_id_share_their_memory(void **state)
     assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes > 0);
     give(kept, 5000, stream);
     void *output =
-        take(5000, other); /* like a graph's last launch, on a stream outside its capture */
+        take(5000, other); /* like a graph's last launch, on a stream outside the capture */
     assert_int_equal(sim.cu.cuStreamQuery(other), CUDA_ERROR_NOT_READY);
     fallow_torch_release_pool(0, shared_id);
     assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
@@ -331,7 +331,7 @@ static void pools_in_context_order_see_a_capture(void **state)
     }
 }
 
-/* Begin a capture and drop its graph, as after an exception. */
+/* Begin a capture and drop the graph, as after an exception. */
 static void begin_without_end(fallow_mempool_id id)
 {
     fallow_torch_begin_allocate_to_pool(0, id, &sim);
@@ -459,7 +459,7 @@ static void an_unannounced_capture_is_told_what_to_do(void **state)
     begin_capture(stream);
     hold_stderr();
     void *ptr = fallow_torch_alloc(33 * (ssize_t)MIB, 0, stream);
-    assert_one_line_with(release_stderr(), "fallow.enable_torch() sets them");
+    assert_one_line_with(release_stderr(), "call fallow.enable_torch()");
     assert_null(ptr);
     end_capture(stream);
 }

@@ -80,7 +80,7 @@ static void devices_in_use_access_each_others_memory(void **state)
     assert_int_equal(flw_sim_print_violations(&sim), 0);
 }
 
-/* Lose the pool of device 1 with its context, then make a new pool while the driver refuses a call. */
+/* Lose the pool of device 1 with the context, then make a new pool while the driver refuses a call. */
 static void *take_from_a_new_pool(const char *refused)
 {
     set_device(1);

@@ -135,7 +135,7 @@ static void what_libraries_ask_of_segments_is_answered_as_natively(void **state)
     api_end(&api);
 }
 
-/* Allocate random sizes, some aligned, with random lifetimes: a large block always fills its segment. */
+/* Allocate random sizes, some aligned, with random lifetimes: a large block always fills the segment. */
 static void a_large_segment_is_never_split(void **state)
 {
     struct api api;
@@ -274,13 +274,13 @@ static uint64_t creates(struct api *api)
     return api->sim.call_count("cuMemCreate");
 }
 
-/* Libraries see each block whole, and its handle is reused at once. */
+/* Libraries see each block whole, and the handle is reused at once. */
 static void large_blocks_are_seen_whole_in_automatic_mode(void **state)
 {
     struct api api;
     static const size_t sizes[] = {ONE_HANDLE, ONE_HANDLE + 5, 3 * ONE_HANDLE + 7 * MIB};
     begin_with(&api, 0, 0);
-    void *small = api_alloc(&api, 300 * MIB, api.stream); /* whose rest and room exist already */
+    void *small = api_alloc(&api, 300 * MIB, api.stream); /* for which there is room already */
     give(&api, api_alloc(&api, 700 * MIB, api.stream));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *ptr = api_alloc(&api, sizes[i], api.stream);
@@ -315,9 +315,9 @@ static void a_large_handle_serves_nothing_else(void **state)
     for (unsigned i = 0; i < 32; i++) {
         smalls[i] = api_alloc(&api, 16 * MIB, api.stream);
     }
-    /* Its memory was released for them: the pool may hold 1.15 of its peak and 16 MiB, not both. */
+    /* The memory was released for them: the pool may hold 1.15 of the peak and 16 MiB, not both. */
     assert_true(api_stats(&api).reserved_bytes <= 752 * MIB);
-    for (unsigned i = 0; i < 32; i += 2) { /* half of it, in pieces too small for a large block */
+    for (unsigned i = 0; i < 32; i += 2) { /* half, in pieces too small for a large block */
         give(&api, smalls[i]);
     }
     large = api_alloc(&api, 200 * MIB, api.stream);
@@ -365,7 +365,7 @@ static void where_large_blocks_come_and_go_only_larger_ones_have_a_handle(void *
     api_end(&api);
 }
 
-/* An existing handle still serves its size. */
+/* An existing handle still serves the size. */
 static void a_large_handle_outlives_the_size_from_which_they_are_made(void **state)
 {
     struct api api;

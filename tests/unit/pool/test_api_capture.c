@@ -288,7 +288,7 @@ static void a_captured_block_with_announced_uses_waits_for_release(void **state)
     cross_streams(3 * MIB, true);
 }
 
-/* A block that outlives its capture is an ordinary one, with announced uses. */
+/* A block that outlives the capture is an ordinary one, with announced uses. */
 static void outlive(size_t bytes, bool announces, bool is_captured_again)
 {
     struct api api;
@@ -338,7 +338,7 @@ static void a_block_that_outlives_its_capture_is_parked_by_the_next(void **state
 
 #define FILLERS 64
 
-/* Called inside an allocation: another thread ends and releases its capture. */
+/* Called inside an allocation: another thread ends and releases the capture. */
 struct midway {
     struct api *api;
     fallow_capture *capture;
@@ -458,7 +458,7 @@ static void a_pool_is_destroyed_beside_another_pools_capture(void **state)
     api_end(&api);
 }
 
-/* ---- the stream ends while its last work is running */
+/* ---- the stream ends while the last work is running */
 
 static void begin_where_streams_may_die(struct api *api)
 {

@@ -222,7 +222,7 @@ static void a_driver_that_wants_a_context_for_every_call_gets_it(void **state)
     live_with_all(true);
 }
 
-/* Test the frame itself, with a thread whose capture mode belongs to its current context. */
+/* Test the frame itself, with a capture mode that belongs to the current context. */
 static void what_the_current_context_died_of_is_no_answer_about_the_mode(void **state)
 {
     static const CUresult answers[] = {CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the debug checks: each finds its planted fault and reports nothing without one, and a pool
- * with checks keeps its other promises. */
+ * Owns: the debug checks: each finds the planted fault and reports nothing without one, and a pool
+ * with checks keeps the other promises. */
 #include "unit/pool/test_api.h"
 
 #include <pthread.h>
@@ -129,7 +129,8 @@ static void damage_before_and_behind_a_block_is_reported_twice(void **state)
     write_byte(&api, ptr + 1000, api.stream);
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
     assert_int_equal(damages(&api), 2);
-    assert_non_null(strstr(api.log, "at offset 1000: look for what writes past")); /* the last */
+    assert_non_null(
+        strstr(api.log, "at offset 1000: find the code that writes past")); /* the last */
     api_end(&api);
 }
 
@@ -226,7 +227,7 @@ static void a_stale_free_is_refused_while_the_block_is_in_quarantine(void **stat
     assert_int_equal(fallow_free(api.pool, stale, api.stream), FALLOW_OK);
     for (int i = 0; i < 100; i++) {
         void *ptr = api_alloc(&api, 5000, api.stream);
-        assert_ptr_not_equal(ptr, stale); /* without quarantine it would be */
+        assert_ptr_not_equal(ptr, stale); /* would be equal without quarantine */
         assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
         assert_int_equal(fallow_free(api.pool, stale, api.stream), FALLOW_INVALID_POINTER);
     }
@@ -443,7 +444,7 @@ static void checks_that_need_contents_are_refused_where_there_are_none(void **st
         config.checks = checks[i];
         assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_SUPPORTED);
         assert_null(api.pool);
-        assert_non_null(strstr(api.log, "addresses only"));
+        assert_non_null(strstr(api.log, "no contents"));
     }
     api_end(&api);
 }
@@ -537,7 +538,7 @@ static void a_context_that_ends_in_the_middle_of_a_comparison_leaves_what_it_rea
     write_byte(&api, ptr + 1000, api.stream);
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
     api.sim.step(UINT64_MAX);
-    fallow_status status = fallow_pool_poll(api.pool); /* OK: it needed no driver call */
+    fallow_status status = fallow_pool_poll(api.pool); /* OK: needed no driver call */
     assert_true(status == FALLOW_DEVICE_LOST || status == FALLOW_OK);
     assert_int_equal(api_stats(&api).damage_count, 2);
     assert_int_equal(flw_sim_read_ledger(&api.sim).pinned_bytes, 0); /* released with the context */

@@ -153,7 +153,7 @@ static void a_pool_may_end_while_another_asks_it_for_memory(void **state)
 }
 
 /* Errors of drivers for unsupported or forbidden features (vGPU, containers, confidential
- * computing, fabric without its daemon): each fails one request, once. */
+ * computing, fabric without the daemon): each fails one request, once. */
 static const CUresult refusals[] = {CUDA_ERROR_NOT_PERMITTED, CUDA_ERROR_NOT_SUPPORTED,
                                     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OPERATING_SYSTEM,
                                     CUDA_ERROR_UNKNOWN};
@@ -315,7 +315,7 @@ static void a_handle_that_was_moved_in_vain_serves_what_is_smaller(void **state)
     api_end(&api);
 }
 
-/* ---- a past refusal, with the pool at its limit or the device full: no driver call before some
+/* ---- a past refusal, with the pool at the limit or the device full: no driver call before some
  * memory was released */
 
 static const struct {
@@ -415,7 +415,7 @@ static void what_idles_in_another_pool_serves_one_that_was_refused(void **state)
         assert_int_equal(fallow_alloc(other, 60 * MIB, api.stream, &ptr), FALLOW_OK);
         assert_int_equal(fallow_free(other, ptr, api.stream), FALLOW_OK);
         assert_int_equal(fallow_pool_trim(other, SIZE_MAX, 0, NULL),
-                         FALLOW_OK); /* records its fence */
+                         FALLOW_OK); /* records the fence */
         assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
         assert_int_equal(fallow_pool_poll(other), FALLOW_OK);
         assert_int_equal(alloc_over(&api, i, 35 * MIB, &ptr), FALLOW_OK);

@@ -5,7 +5,7 @@
 #include "base/bits.h"
 #include "unit/pool/test_api_many.h"
 
-/* Each stream freed too little, and its completion was never queried. */
+/* Each stream freed too little, and the completion was never queried. */
 static void what_streams_have_done_with_serves_before_more_is_held(void **state)
 {
     enum {

@@ -81,7 +81,7 @@ static void a_large_request_of_memory_first_takes_few_handles(void **state)
     api_end(&api);
 }
 
-/* Not a hole of its size in another block's segment. */
+/* Not a hole of the size in another block's segment. */
 static void a_dedicated_block_has_a_segment_of_its_own(void **state)
 {
     struct api api;
@@ -485,7 +485,7 @@ static void a_thread_keeps_nothing_for_streams_that_are_gone(void **state)
         before = i == 100 ? resident_bytes() : before;
     }
 #if !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)                     /* with a sanitizer, its own memory grows */
+    !defined(__SANITIZE_ADDRESS__)                     /* a sanitizer's own memory grows */
     assert_true(resident_bytes() < before + 16 * MIB); /* a cache has 56 KiB */
 #else
     assert_true(before > 0);

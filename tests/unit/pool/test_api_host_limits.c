@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a pool on a host without memory for its tables, or with few addresses: reported at once,
+ * Owns: a pool on a host without memory for the tables, or with few addresses: reported at once,
  * unlike a full device, and tables shrink to the allowed size. */
 #include "unit/pool/test_api.h"
 
@@ -194,13 +194,13 @@ static void too_few_addresses_are_named(void **state)
     set_limit(RLIMIT_AS, mapped + 100 * MIB);
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OUT_OF_HOST_MEMORY);
     assert_null(api.pool);
-    assert_non_null(strstr(api.log, "its tables take at least"));
+    assert_non_null(strstr(api.log, "its tables need at least"));
     assert_non_null(strstr(api.log, "MiB are left"));
     assert_in_range(status_bytes("VmSize:"), 0, mapped + MIB);
-    config.order = FALLOW_ORDER_CONTEXT; /* its table covers the whole address space */
+    config.order = FALLOW_ORDER_CONTEXT; /* the table covers the whole address space */
     set_limit(RLIMIT_AS, mapped + 4 * GIB);
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OUT_OF_HOST_MEMORY);
-    assert_non_null(strstr(api.log, "its tables take at least"));
+    assert_non_null(strstr(api.log, "its tables need at least"));
     set_limit(RLIMIT_AS, mapped + 12 * GIB);
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
     set_limit(RLIMIT_AS, RLIM_INFINITY);
@@ -254,7 +254,7 @@ static void expect_consistent_refusals(fallow_order order, size_t room, size_t s
         set_limit(RLIMIT_AS, status_bytes("VmSize:") + room);
         status = fallow_pool_create(&config, &api.pool);
         if (status == FALLOW_OUT_OF_HOST_MEMORY) {
-            least = number_behind(api.log, "take at least ");
+            least = number_behind(api.log, "need at least ");
             left = number_behind(api.log, "of addresses, and ");
             assert_true(least > left);
         }

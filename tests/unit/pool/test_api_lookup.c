@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the lookup from an address to its block: every byte of a live block finds it, whatever is
+ * Owns: the lookup from an address to the block: every byte of a live block finds it, whatever is
  * beside it; no byte below does, in any state; and a driver with the smallest alignment works as
  * well. */
 #include "support/trim.h"

@@ -305,7 +305,7 @@ static void a_captured_stream_that_owes_is_left_alone(void **state)
         assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT);
     }
     assert_int_equal(api_stats(&api).event_count, events);
-    api_drop_captured(&api, streams[0]); /* the capture continued to its end */
+    api_drop_captured(&api, streams[0]); /* the capture continued to the end */
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_int_equal(look_for_some(), FALLOW_WOULD_WAIT); /* the fence is missing again */
     assert_int_equal(api_stats(&api).event_count, events + 1);

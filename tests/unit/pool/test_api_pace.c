@@ -160,7 +160,7 @@ static void a_fence_that_was_left_is_recorded_by_the_next_who_comes(void **state
     }
 }
 
-/* An unannounced capture: its event becomes part of the graph, and each searching stage records
+/* An unannounced capture: the event becomes part of the graph, and each searching stage records
  * about once. */
 static void a_look_records_once_into_a_capture(void **state)
 {

@@ -159,7 +159,7 @@ static void an_import_that_stays_is_seen_by_every_change_of_peers(void **state)
     api_end(&api);
 }
 
-/* "A stream ... of any context and device": no stream is refused because of its device, and its
+/* "A stream ... of any context and device": no stream is refused because of the device, and the
  * order is kept. */
 static void streams_of_other_devices_are_served(void **state)
 {

@@ -106,7 +106,7 @@ static void further_ranges_serve_the_whole_device(void **state)
     }
 }
 
-/* The driver refuses a call that covers two ranges, even if they are adjacent. */
+/* The driver refuses a call that covers two ranges, even adjacent ones. */
 static void no_driver_call_covers_two_ranges(void **state)
 {
     flw_sim_config world = world_of(64 * MIB, 0);
@@ -141,7 +141,7 @@ static void no_driver_call_covers_two_ranges(void **state)
     end_valid(&api);
 }
 
-/* The ranges total 64 GiB in pieces; idle memory releases its addresses when a block needs them. */
+/* The ranges total 64 GiB in pieces; idle memory releases the addresses when a block needs them. */
 static void idle_memory_gives_its_addresses_up(void **state)
 {
     flw_sim_config world = world_of(DEVICE, 0);

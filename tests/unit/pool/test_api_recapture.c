@@ -17,7 +17,7 @@ struct block {
     unsigned stream;
 };
 
-/* A graph and its capture, NULL if there is none. `blocks` of the world also holds blocks that the graph left
+/* A graph and the capture, NULL if there is none. `blocks` of the world also holds blocks that the graph left
  * allocated. */
 struct graph {
     fallow_capture *capture;
@@ -30,7 +30,7 @@ struct world {
     uint64_t random;
     fallow_economy economy;
     unsigned stream_count;
-    bool announces_late; /* announce each capture after its begin */
+    bool announces_late; /* announce each capture after the begin */
     CUstream streams[STREAMS];
     struct graph graphs[GRAPHS];
     struct block blocks[BLOCKS];
@@ -98,7 +98,7 @@ static size_t draw_bytes(struct world *world)
     return (size_t)1 << (10 + draw(world, 15));
 }
 
-/* Capture a graph; some of its blocks outlive the capture. */
+/* Capture a graph; some of the blocks outlive the capture. */
 static void make_graph(struct world *world, struct graph *graph)
 {
     struct api *api = &world->api;
@@ -243,7 +243,7 @@ static void captures_reuse_what_released_ones_left(void **state)
         synchronised_rounds((fallow_economy)(n % 3), betweens[n / 3 % 4], n / 12 != 0, false);
     }
     for (unsigned n = 0; n < 6;
-         n++) { /* memory that its stream freed since the last release cannot be reused */
+         n++) { /* memory that the stream freed since the last release cannot be reused */
         synchronised_rounds((fallow_economy)(n % 3), betweens[n / 3], false, true);
     }
 }

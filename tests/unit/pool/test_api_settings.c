@@ -189,7 +189,7 @@ static void streams_that_vanish_without_notice_leave_no_race(void **state)
         api_use(&api, large, 20 * MIB, api.stream);
         assert_int_equal(fallow_free(api.pool, large, api.stream), FALLOW_OK);
         assert_int_equal(fallow_free(api.pool, small, api.stream), FALLOW_OK);
-        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.stream), 0); /* its work continues */
+        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.stream), 0); /* the work continues */
         assert_int_equal(api.sim.cu.cuStreamCreate(&api.stream, CU_STREAM_NON_BLOCKING), 0);
         assert_ptr_equal(api.stream, first); /* another stream under the same handle */
     }

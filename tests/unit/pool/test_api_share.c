@@ -92,7 +92,7 @@ static int import_from(int socket)
     MUST(peek(&api, ptr, share.size_bytes - 4) == WORD_OUT);
     poke(&api, ptr, 8, WORD_BACK);
     MUST(write(socket, "w", 1) == 1);  /* written */
-    MUST(read(socket, &told, 1) == 1); /* the exporter has freed its block, and filled another */
+    MUST(read(socket, &told, 1) == 1); /* the exporter has freed the block, and filled another */
     MUST(peek(&api, ptr, 8) == WORD_BACK);
     poke(&api, ptr, 12, WORD_OUT);
     MUST(fallow_unimport(api.pool, ptr) == FALLOW_OK);
@@ -453,7 +453,7 @@ static void a_sleeping_pool_imports_and_unimports(void **state)
     api_end(&api);
 }
 
-/* Export a block between red zones: the block and its offset in the handle, where the zone before
+/* Export a block between red zones: the block and the offset in the handle, where the zone before
  * an aligned block may be. */
 static void export_between_zones(uint64_t align_bytes)
 {

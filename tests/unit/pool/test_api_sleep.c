@@ -224,7 +224,7 @@ static void running_work_is_refused_or_waited_for(void **state)
     api_end(&api);
 }
 
-/* Its block was freed, so no live block records the use, and no fence is possible. */
+/* The block was freed, so no live block records the use, and no fence is possible. */
 static void work_of_another_context_is_waited_for_without_a_fence(void **state)
 {
     struct api api;

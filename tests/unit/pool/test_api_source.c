@@ -204,8 +204,9 @@ static void each_line_names_the_call_its_answer_and_what_follows(void **state)
     config = config_with(&lines);
     refuse(&api, "cuMemMap", 6, CUDA_ERROR_NOT_SUPPORTED);
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    assert_non_null(strstr(lines.text, "no virtual memory management: cuMemMap answered "
-                                       "CUDA_ERROR_NOT_SUPPORTED: memory comes in segments"));
+    assert_non_null(strstr(lines.text,
+                           "no virtual memory management: cuMemMap answered "
+                           "CUDA_ERROR_NOT_SUPPORTED: memory is allocated in segments"));
     api_end(&api);
 }
 
@@ -340,11 +341,11 @@ static void what_was_named_is_never_done_without(void **state)
     flw_sim_begin(&api.sim, &world);
     config = config_with(&lines);
     config.page_source = FALLOW_PAGES_HANDLES;
-    expect_unsupported(&api, &config, &lines, "page_source", "is without it");
+    expect_unsupported(&api, &config, &lines, "page_source", "lacks it");
     config = config_with(&lines);
     config.peer_devices = peers;
     config.peer_device_count = 1;
-    expect_unsupported(&api, &config, &lines, "peer_devices", "is without it");
+    expect_unsupported(&api, &config, &lines, "peer_devices", "lacks it");
     api_end(&api);
 }
 

@@ -61,7 +61,7 @@ static void announcing_for_a_known_stream_makes_no_driver_call(void **state)
     api_end(&api);
 }
 
-/* A retired stream is forgotten: its handle may be a new stream's. */
+/* A retired stream is forgotten: the handle may be a new stream's. */
 static void announcing_for_a_retired_streams_handle_looks_again(void **state)
 {
     struct api api;
@@ -134,7 +134,7 @@ static void use_and_end(struct api *api)
     assert_int_equal(api->sim.cu.cuCtxDestroy_v2(context), 0);
 }
 
-/* The context's end destroys its events before any query. The simulated driver reuses handles at
+/* The context's end destroys the events before any query. The simulated driver reuses handles at
  * once, so the events of each round have the handles of the previous one. */
 static void a_users_context_may_end_before_its_fence_is_asked_for(void **state)
 {
@@ -162,7 +162,7 @@ static void a_users_context_may_end_before_its_fence_is_asked_for(void **state)
     api_end(&api);
 }
 
-/* Make a context of the program current; its first event has the handle of the pool's event in the
+/* Make a context of the program current; the first event has the handle of the pool's event in the
  * previous, destroyed context. */
 static CUevent make_event_abroad(struct api *api, CUcontext *context)
 {

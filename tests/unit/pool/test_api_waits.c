@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the waits of an allocation on the host, and its status if it may not wait. */
+ * Owns: the waits of an allocation on the host, and the status if it may not wait. */
 #include "unit/pool/test_api.h"
 
 #include <pthread.h>
@@ -120,7 +120,7 @@ static void another_threads_default_stream_does_not_end_a_wait(void **state)
     api_use(&api, ptr, 12 * MIB, api.other);
     assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
     uint64_t reserved = api_stats(&api).reserved_bytes, waits = api_stats(&api).wait_count;
-    /* More than the economy holds: it waits for fences instead of growing. */
+    /* More than the economy holds: waits for fences instead of growth. */
     void *mine = api_alloc(&api, 12 * MIB, api.stream);
     api_use(&api, mine, 12 * MIB, api.stream);
     assert_true(api_stats(&api).wait_count > waits);

@@ -4,7 +4,7 @@
  * capture, in each place; checks after each call.
  *
  * Every public function of the library appears in the program that includes this:
- * tests/support/beside.sh compares its symbols with the exported ones. */
+ * tests/support/beside.sh compares the symbols with the exported ones. */
 #ifndef FLW_TESTS_UNIT_TEST_BESIDE_H
 #define FLW_TESTS_UNIT_TEST_BESIDE_H
 
@@ -102,7 +102,7 @@ static inline void begin_usual(struct bed *bed, enum flw_beside_place place)
     begin_capture_and_pool(bed, &config);
 }
 
-/* End the pool beside the capture, which still yields its graph; nothing remains. */
+/* End the pool beside the capture, which still yields the graph; nothing remains. */
 static inline void end_bed(struct bed *bed)
 {
     CUcontext current = NULL;

@@ -294,8 +294,8 @@ static void memory_goes_back(enum flw_beside_place place)
     end_bed(&bed);
 }
 
-/* Only its context covers a stream destroyed without notice: if another stream of that context is
- * captured, its memory stays. */
+/* Only the context covers a stream destroyed without notice: if another stream of that context is
+ * captured, the memory stays. */
 static void a_lost_stream_waits_for_the_capture(enum flw_beside_place place)
 {
     struct bed bed;

@@ -2,7 +2,7 @@
  *
  * Proves: a pool in context order reuses a freed block only after all work queued before the free
  * on any stream of any live context is complete, with few events, without waiting for a busy
- * device within its bound, and never during a capture. Only the driver knows the streams of these
+ * device within the bound, and never during a capture. Only the driver knows the streams of these
  * tests. */
 #include "test_api.h"
 
@@ -87,7 +87,7 @@ static void check_not_reused_before_complete(size_t size, size_t count)
     void *ptr = allocate(size);
     give_work(api.stream);
     free_block(ptr);
-    free_many(size, count); /* enough for an epoch, whose event waits for the work */
+    free_many(size, count); /* enough for an epoch with an event after the work */
     assert_false(comes_again(ptr, size, 2 * count));
     api.sim.step(UINT64_MAX);
     assert_true(comes_again(ptr, size, 64 * count));
@@ -235,7 +235,7 @@ static void an_epoch_covers_the_work_of_every_live_context(void **state)
     free_many(4 * KIB, 256);
     assert_true(calls("cuCtxRecordEvent") >= 2);
     assert_false(comes_again(ptr, 4 * KIB, 1000));
-    /* Its end destroys its events. */
+    /* The end destroys the events. */
     flw_contexts_remove(&api.sim.cu, second);
     struct flw_pool *pool = flw_pool_of(api.pool);
     flw_contexts_lock();

@@ -170,7 +170,7 @@ static void a_capture_goes_on_beside_it(void **state)
     }
 }
 
-/* Each stream holds a slab, frees too little for a fence, and its handle is not reused. */
+/* Each stream holds a slab, frees too little for a fence, and the handle is not reused. */
 static void streams_that_nothing_names_again_are_noticed(void **state)
 {
     struct api api;

@@ -222,7 +222,7 @@ static void captures_go_on_while_others_are_asked(void **state)
         fallow_capture *taken = NULL, *held = NULL;
         void *kept = NULL, *ptr = NULL;
         if (kinds[i].order == FALLOW_ORDER_CONTEXT) {
-            continue; /* its captures are announced to the whole process and prevent the
+            continue; /* the captures are announced to the whole process and prevent the
                           release */
         }
         begin_small(&api, 0);

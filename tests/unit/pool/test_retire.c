@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the end of a stream from inside: other threads' uses of its handle during and after its
+ * Owns: the end of a stream from inside: other threads' uses of the handle during and after the
  * retire. Hooked driver calls stop the threads at chosen points.
  * Does not: test the memory released by a retire (test_api_edges.c, test_domain.c). */
 #include "test_api.h"
@@ -67,7 +67,7 @@ static void *free_and_trim(void *unused)
     return good ? unused : NULL;
 }
 
-/* The stream may be destroyed, and its handle reused, as soon as the retire returns. */
+/* The stream may be destroyed, and the handle reused, as soon as the retire returns. */
 static void no_thread_records_on_a_stream_that_has_been_retired(void **state)
 {
     void *end = NULL;
@@ -94,7 +94,7 @@ static void no_thread_records_on_a_stream_that_has_been_retired(void **state)
     assert_false(atomic_load(&bed.recorded_late));
     bed.api.sim.step(UINT64_MAX);
     assert_int_equal(flw_test_trim(bed.api.pool, 0), FALLOW_OK);
-    assert_int_equal(api_stats(&bed.api).reserved_bytes, 0); /* its last fence covers the block */
+    assert_int_equal(api_stats(&bed.api).reserved_bytes, 0); /* the last fence covers the block */
     assert_int_equal(fallow_pool_validate(bed.api.pool), FALLOW_OK);
     api_end(&bed.api);
 }
@@ -107,7 +107,7 @@ static struct {
     atomic_bool asked, retired_while_asked;
 } asking;
 
-/* The other thread's query: the retire may finish before its answer. */
+/* The other thread's query: the retire may finish before the answer. */
 static void dwell(CUstream stream, bool is_query)
 {
     if (stream != bed.dying || is_retirer() || is_query != asking.is_query ||
@@ -217,7 +217,7 @@ static void no_thread_asks_about_a_stream_that_may_have_died(void **state)
     api_end(&bed.api);
 }
 
-/* The pool never saw the new stream: a fence on it does not cover the old one's work. */
+/* The pool never saw the new stream: no fence there covers the old one's work. */
 static void a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_it(void **state)
 {
     struct api api;
@@ -229,7 +229,7 @@ static void a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_i
     void *block = api_alloc(&api, 6 * MIB, first);
     api_use(&api, block, 6 * MIB, first);
     assert_int_equal(fallow_free(api.pool, block, first), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(first), 0); /* its work continues */
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(first), 0); /* the work continues */
     assert_int_equal(api.sim.cu.cuStreamCreate(&api.stream, CU_STREAM_NON_BLOCKING), 0);
     assert_ptr_equal(api.stream, first);
     assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);

@@ -159,7 +159,7 @@ static void pool_trim_with_deadline_0_releases_segments_of_an_idle_device_only(v
     in_all(0, trim_zero);
 }
 
-/* A call that may wait counts its wait, and a call with a deadline is not blocked for longer. */
+/* A call that may wait counts the wait, and a call with a deadline is not blocked for longer. */
 static void what_waits_is_counted(void **state)
 {
     for (unsigned i = 0; i < 6; i++) {

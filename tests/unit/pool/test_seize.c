@@ -183,7 +183,7 @@ static void *pass_by(void *argument)
         expect(crowd, fallow_free(bed->api.pool, block, bed->streams[i]));
     }
     sem_post(&crowd->has_passed);
-    return NULL; /* its caches end with it, after the drain */
+    return NULL; /* the caches end too, after the drain */
 }
 
 static bool passes_soon(struct crowd *crowd)
@@ -290,7 +290,7 @@ static void a_refused_barrier_ends_all_hits(void **state)
     assert_int_equal(after.uses_membarrier, 0);
     assert_int_equal(after.lost_membarrier, 1);
     assert_int_equal(bed.lines, 1);
-    flw_test_expect_in(bed.last_line, "no call is a hit any more");
+    flw_test_expect_in(bed.last_line, "calls are no longer hits");
     assert_int_equal(atomic_load(&settles), 1);
     fill_caches(&bed); /* the caches of before, and blocks that were hits */
     fallow_stats last = stats_of(&bed);
@@ -305,7 +305,7 @@ static void a_refused_barrier_ends_all_hits(void **state)
     end(&bed);
 }
 
-/* The recorder orders the owners of its rings by barriers too. */
+/* The recorder orders the owners of the rings by barriers too. */
 static void a_recording_goes_on_without_barriers(void **state)
 {
     struct bed bed;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: other threads' calls while a pool falls asleep, made inside its driver calls.
+ * Owns: other threads' calls while a pool falls asleep, made inside the driver calls.
  * Does not: test undisturbed sleeps (test_api_sleep.c). */
 #include "unit/pool/test_api_sleep.h"
 
@@ -26,7 +26,7 @@ static CUresult copy_and_free(void *to, CUdeviceptr from, size_t bytes, CUstream
     return bed.cu->cuMemcpyDtoHAsync_v2(to, from, bytes, stream);
 }
 
-/* The sleep has counted the block as saved, and releases its memory as idle. */
+/* The sleep has counted the block as saved, and releases the memory as idle. */
 static void a_saved_block_that_is_freed_meanwhile_keeps_no_pool_from_waking(void **state)
 {
     fallow_sleep_request request = {.struct_size = sizeof request};

@@ -18,7 +18,7 @@
 #include "support/trim.h"
 #include "unit/pool/test_api.h"
 
-#define ANSWER_NS UINT64_C(30000000000) /* a busy machine takes its time */
+#define ANSWER_NS UINT64_C(30000000000) /* a busy machine takes the time */
 
 static char folder[64];
 
@@ -312,7 +312,7 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
         const struct flw_stats_page_stream *row = &stats_page.pools->streams[i];
         is_told |= row->kind == FLW_STATS_PAGE_GONE && row->requested_bytes == 70000;
     }
-    assert_true(is_told); /* its block is still allocated */
+    assert_true(is_told); /* the block is still allocated */
     const struct flw_stats_page_class *class = find_class(stats_page.pools, 9216);
     assert_int_equal(class->live_count, 0); /* freed, and waits for the announced use */
     assert_int_equal(class->deferred_bytes, 9216);
@@ -441,7 +441,7 @@ static void what_cannot_be_published_is_told_in_one_line(void **state)
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;
-    small.rlim_cur = 8192; /* like a full file system, the limit refuses the file its bytes */
+    small.rlim_cur = 8192; /* like a full file system, the limit refuses the file the bytes */
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     fallow_status status = fallow_publish_start(&config);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
@@ -501,7 +501,7 @@ static void the_child_of_a_fork_publishes_when_it_asks(void **state)
     api_end(&bed);
 }
 
-/* Publish in a child that then ends in the way `how`; return the state of its stats file
+/* Publish in a child that then ends in the way `how`; return the state of the stats file
  * afterwards. */
 static enum flw_stats_file_state state_after(int how)
 {

@@ -176,7 +176,7 @@ static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
     munmap(stops, 4096);
 }
 
-/* A process may shorten its stats file at any time; that must not crash the reader. */
+/* A process may shorten the stats file at any time; that must not crash the reader. */
 static void a_board_that_is_cut_short_is_refused(void **state)
 {
     static const off_t lengths[] = {0, 20, FLW_STATS_FILE_HEADER_BYTES,

@@ -115,7 +115,7 @@ static void pools_that_do_not_fit_are_counted_and_left_out(void **state)
     bool was_bare = false, was_out = false;
     size_t all = write_pools(scratch, sizeof scratch, pools, 3);
     for (size_t capacity = 64; capacity <= all; capacity += 8) {
-        unsigned char *bytes = malloc(capacity); /* a sanitizer detects writes past its end */
+        unsigned char *bytes = malloc(capacity); /* a sanitizer detects writes past the end */
         assert_non_null(bytes);
         size_t count = write_pools(bytes, capacity, pools, 3);
         assert_true(count <= capacity);

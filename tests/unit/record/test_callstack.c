@@ -190,7 +190,7 @@ static void a_file_has_each_stack_once_and_counts_from_one(void **state)
     }
     size_t texts = file.text_count, frames = file.frame_count;
     assert_true(flw_callstacks_write(all, deep(3, DEPTH), writer, &file, &number));
-    assert_int_equal(number, 11); /* all but its outermost frames are known */
+    assert_int_equal(number, 11); /* all but the outermost frames are known */
     assert_int_equal(file.frame_count, frames + 1);
     assert_true(file.text_count <= texts + 1);
     assert_true(flw_callstacks_write(all, 0, writer, &file, &number));

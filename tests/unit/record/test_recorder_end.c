@@ -181,7 +181,7 @@ static void an_abandoned_pool_leaves_a_file_with_an_end(void **state)
     (void)api_alloc(&bed.api, 5000, bed.api.stream);
     fallow_pool_abandon(bed.api.pool);
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
-    for (bool is_whole = false; !is_whole; usleep(1000)) { /* its thread ends it */
+    for (bool is_whole = false; !is_whole; usleep(1000)) { /* the thread ends it */
         struct flw_trace *trace = flw_recording_read_file(bed.path);
         is_whole = trace->truncation == NULL;
         assert_true(!is_whole || trace->event_count == 1);
@@ -268,7 +268,7 @@ static void a_killed_program_loses_at_most_what_was_in_no_chunk(void **state)
     assert_int_equal(munmap((void *)flushed, sizeof *flushed), 0);
 }
 
-/* Without a flush by the program: a child records and is killed; its calls up to shortly before
+/* Without a flush by the program: a child records and is killed; the calls up to shortly before
  * are in the file. */
 static void what_a_killed_program_did_some_time_before_is_there(void **state)
 {
@@ -395,7 +395,7 @@ static void recordings_begin_and_end_while_threads_work(void **state)
         struct flw_trace *trace = flw_recording_read_file(bed.path);
         assert_null(trace->truncation);
         assert_int_equal(flw_recording_count(trace, FLW_TRACE_DROP), 0);
-        /* a call in progress at the start of the recording may lack its allocation */
+        /* a call in progress at the start of the recording may lack the allocation */
         assert_in_range(trace->unknown_free_count, 0, THREADS);
         assert_in_range(trace->lost_free_count, 0, THREADS);
         assert_true(trace->event_count > 0);

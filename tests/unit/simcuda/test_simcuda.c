@@ -414,7 +414,7 @@ static void the_ledger_counts_where_the_host_stops(void **state)
     assert_true(flw_sim_read_ledger(&sim).host_wait_ns >= waited_ns + 1000);
 }
 
-/* An allocator that queries its oldest event at each request is not a waiting host. */
+/* An allocator that queries the oldest event at each request is not a waiting host. */
 static void questions_with_work_or_time_between_them_do_not_move_the_clock(void **state)
 {
     for (unsigned is_time = 0; is_time < 2; is_time++) {
@@ -444,7 +444,7 @@ static void a_host_that_asks_on_and_on_lets_the_clock_move(void **state)
     ASSERT_OK(sim.touch(stream, NULL, 0));
     ASSERT_OK(sim.cu.cuEventRecord(event, stream));
     ASSERT_OK(sim.cu.cuEventRecord(other, stream));
-    for (int i = 0; i < 1000; i++) { /* in turns, as a pool polls its streams: no time passes */
+    for (int i = 0; i < 1000; i++) { /* in turns, as a pool polls the streams: no time passes */
         ASSERT_CU(sim.cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);
         ASSERT_CU(sim.cu.cuEventQuery(other), CUDA_ERROR_NOT_READY);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the common part of the simulated driver's tests: the driver, a world, helpers for its
+ * Owns: the common part of the simulated driver's tests: the driver, a world, helpers for the
  * calls. */
 #ifndef FLW_TESTS_UNIT_TEST_SIMCUDA_H
 #define FLW_TESTS_UNIT_TEST_SIMCUDA_H

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The settings behind a policy's name: where one policy of a list ends, what each kind of value may
- * be, and what a wrong one is told.
- */
+ * The settings behind a policy's name: the end of a policy in a list, the values of each kind, and
+ * the message for a wrong one. */
 #include "support/test.h"
 
 #include <string.h>

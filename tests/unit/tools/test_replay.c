@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `fallow replay` from outside: what it prints for a trace small enough to know by heart, that its
+ * `fallow replay` from outside: what it prints for a trace small enough to know by heart, that the
  * JSON is JSON with every promised key, and what it says to wrong command lines, files and outputs.
  * FALLOW_COMMAND names the program.
  */

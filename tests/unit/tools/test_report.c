@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `fallow report` from outside: its numbers for a trace small enough to know by heart, golden text,
+ * `fallow report` from outside: the numbers for a trace small enough to know by heart, golden text,
  * JSON and CSV of a generated one, thresholds, baselines, folders, and what it says to wrong command
  * lines, files and outputs. FALLOW_COMMAND names the program, FALLOW_GOLDEN the folder of golden
  * files, FALLOW_DEMO the demo trace, FALLOW_CORPUS the corpus of the fuzzers. Builds with FALLOW_CHECK_LEVEL 2 recompute every sheet's
@@ -50,7 +50,7 @@ static void the_numbers_of_a_known_trace_are_the_known_ones(void **state)
                    "\"bound_bytes\": 8388608, \"without_wait_bytes\": 10485760",
                    "{\"name\": \"driver\", \"label\": \"driver\", \"allocates\": true, "
                    "\"peak_requested_bytes\": 8388608");
-    /* The driver gives 3 MiB as 4 of its pages, and 1 MiB as 2: at the peak 4 + 2 + 4. */
+    /* The driver gives 3 MiB as 4 of the pages, and 1 MiB as 2: at the peak 4 + 2 + 4. */
     flw_test_expect_in(out_text, "\"peak_reserved_bytes\": 10485760");
     flw_test_expect_in(out_text, "{\"owner\": \"stream 7\", \"bytes\": 5242880, \"blocks\": 2}");
     flw_test_expect_in(out_text, "{\"owner\": \"stream 0\", \"bytes\": 3145728, \"blocks\": 1}");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `fallow report` and the files around it: which device of one is read, nothing that a run reads is lost by what it
- * writes, and what cannot be written is said before anything is replayed. FALLOW_COMMAND names the program.
- */
+ * `fallow report` and the files around it: which device of one is read, nothing that a run reads
+ * is lost by what it writes, and unwritable files are reported before a replay. FALLOW_COMMAND
+ * names the program. */
 #include "support/test.h"
 
 #include "support/test_command.h"
@@ -477,7 +477,7 @@ static const char split_trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields a
                                   "A 0 4 62914560 0 @4294967296\nA 0 5 62914560 0 @4563402752\n"
                                   "A 0 6 62914560 0 @4831838208\nA 0 7 62914560 0 @5100273664\n";
 
-/* The trace with its last line, as text and as PyTorch's snapshot: split.ftext, split.pickle. */
+/* The trace with the last line, as text and as PyTorch's snapshot: split.ftext, split.pickle. */
 static void write_split(const char *last_line)
 {
     char text[2048];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The sheet's invariants: a small sheet that has something of everything is valid, and each breach
- * of a rule is found. The view of a heap: its blocks and holes are those of a byte by byte count,
+ * of a rule is found. The view of a heap: the blocks and holes are those of a byte by byte count,
  * however allocates, frees and looks follow each other.
  */
 #include "support/test.h"

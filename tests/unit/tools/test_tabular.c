@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tables and lines that fit: columns that go on below, names that have a line of their own, letters of several
- * bytes, changes of colour, what would move a terminal.
- */
+ * Tables and lines that fit: columns that go on below, names that have a line of their own,
+ * letters of several bytes, changes of colour, sequences that would move a cursor. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `fallow trace` from outside: what each verb prints and writes, and what it says to wrong command
- * lines, damaged files, full disks and pipes that nobody reads. FALLOW_COMMAND names the program.
- */
+ * `fallow trace` from outside: the output and files of each verb, and the messages for wrong
+ * command lines, damaged files, full disks and pipes that nobody reads. FALLOW_COMMAND names the
+ * program. */
 #include "support/test_command.h"
 
 #define BIG_EVENTS  20000

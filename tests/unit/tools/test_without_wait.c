@@ -207,7 +207,7 @@ static void a_long_lag_and_a_late_clock_do_not_overflow(void **state)
 /* The same by times in the place of moments, byte by byte, each choice tried. */
 
 struct byte {
-    uint64_t ready_units, done_units; /* for its stream, for all */
+    uint64_t ready_units, done_units; /* for the stream, for all */
     uint32_t block;                   /* BLOCKS: free */
     uint16_t stream;
 };

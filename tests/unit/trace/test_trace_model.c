@@ -120,7 +120,7 @@ static void totals_are_of_what_is_live_and_held(void **state)
         const char *records;
         uint64_t requested, held_first, held_most, calls;
     } rows[] = {
-        /* a block is live until its free is complete, or until the request if the completion is not recorded */
+        /* a block is live until the free is complete, or until the request if the completion is not recorded */
         {"A 0 0 5 0 @1\nF 0 0 0\nA 0 1 7 0 @2\nC 0 0 0\nF 0 1 0\nA 0 2 8 0 @3\n", 12, 0, 0, 0},
         {"P 0 0 3 0 @17\nP 0 1 1 0 @24\nF 0 1 0\nC 0 1 0\nA 0 2 1 0 @16\nF 0 2 0\n", 4, 0, 0, 0},
         {"S 0 2 0 small @1\nS 0 32 0 large @8\nS+ 0 20 0 @64\nS- 0 32 0 @8\nM+ 0 3 0 @256\n", 0, 34,
