@@ -362,7 +362,7 @@ static void a_locked_arena_takes_no_new_persistent_region(void **state)
                  "layout 'unnamed' needs 512 bytes, 512 of them persistent (largest region "
                  "'table', 512 bytes), and the budget is 256:");
     refuse_lease(arena, other, api.stream, FALLOW_OVER_BUDGET,
-                 "would hold 768 bytes, 768 of them persistent (largest region 'new', 512 bytes)");
+                 "needs 768 bytes, 768 of them persistent (largest region 'new', 512 bytes)");
     assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
     assert_int_equal(arena_stats(arena).persistent_bytes, 0);
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
