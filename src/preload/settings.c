@@ -51,8 +51,7 @@ static const struct flw_setting list[] = {
     {"reserve", BYTES(reserve_bytes)},
     {"large", BYTES(large_bytes)},
     {"page_source", FLW_SETTING_IS_WORD, .words = page_sources,
-     .expected = "use automatic or segments: memory that replaces cudaMalloc's is "
-                 "of cuMemAlloc"},
+     .expected = "use automatic or segments: the preload allocates with cuMemAlloc only"},
     {"ipc", SWITCH(is_ipc)},
     {"top", SWITCH(is_top)},
     {.name = NULL}};

@@ -100,7 +100,7 @@ static void wrong_text_switches_off_and_says_why(void **state)
         {"MODE:off", "no key 'MODE'"},
         {"poison:256", "give a byte"},
         {"poison:-1", "give a byte"},
-        {"page_source:handles", "give automatic or segments"},
+        {"page_source:handles", "use automatic or segments"},
         {"poison:", "give a byte"},
         {"limit:", "give bytes"},
         {"limit:8X", "give bytes"},

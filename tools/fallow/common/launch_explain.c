@@ -161,7 +161,7 @@ static const struct flw_runpage_place *find(const struct flw_runpage *page, uint
     return found;
 }
 
-/* Find the last place whose process neither ended by exit nor became another image, or NULL. */
+/* Find the last place of a process that neither ended by exit nor became another image, or NULL. */
 static const struct flw_runpage_place *find_unended(const struct flw_runpage *page)
 {
     const struct flw_runpage_place *found = NULL;

@@ -22,9 +22,10 @@ bool flw_terminal_has_colour(void);
 /* Return the columns of a text: one for each letter, none for a change of colour. */
 size_t flw_terminal_width(const char *text);
 
-/* Open a file whose lines are written to standard output. A line that is too long is wrapped between words, indented by
- * four more columns; letters that cannot be shown or would move the cursor become question marks. One file at a time.
- * flw_terminal_close writes the last line; check standard output for errors. */
+/* Open a file for lines on standard output. A line that is too long is wrapped between words,
+ * indented by four more columns; letters that cannot be shown or would move the cursor become
+ * question marks. One file at a time. flw_terminal_close writes the last line; check standard
+ * output for errors. */
 FILE *flw_terminal_open(bool is_ascii);
 void flw_terminal_close(FILE *file);
 

@@ -38,7 +38,7 @@ struct flw_plan {
     int trace_device;     /* -1: let flw_trace_read choose */
 };
 
-/* These four options, for a command whose settings have a struct flw_plan as `member`. */
+/* These four options, for a command with a struct flw_plan as `member` of the settings. */
 #define FLW_PLAN_OPTIONS(settings, member)                                                      \
     {.name = "policy",                                                                          \
      .kind = FLW_OPTION_TAKE,                                                                   \

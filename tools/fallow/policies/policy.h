@@ -83,12 +83,12 @@ static inline void flw_policy_clear_statistics(struct flw_policy_statistics *sta
 }
 
 struct flw_policy {
-    const char *name;      /* with the settings as given */
-    const char *summary;   /* a line for the help */
-    const char *sim_label; /* shown on the simulated device; NULL = name */
-    int variant;           /* distinguishes the policies of one file */
-    bool
-        allocates; /* false: has only get_statistics, whose `self` is the struct flw_policy_setup */
+    const char *name;       /* with the settings as given */
+    const char *summary;    /* a line for the help */
+    const char *sim_label;  /* shown on the simulated device; NULL = name */
+    int variant;            /* distinguishes the policies of one file */
+    bool allocates;         /* false: has only get_statistics, with the struct flw_policy_setup as
+                       `self` */
     bool is_thread_safe;    /* alloc, free and use from several threads */
     bool keeps_pools_apart; /* memory of the recording's private pools serves no other requests */
     bool limits_by_device;  /* a limit is the device's size, not a setting */
