@@ -173,6 +173,19 @@ static void long_names_are_told_apart(void **state)
                    "\n1024,1,,,1024,1,1024,1,1024,1\n2048,1,,,2048,1,2048,1,2048,1\n");
 }
 
+/* The C library is built with relative paths, and so are many programs. */
+static void a_relative_path_may_be_the_programs(void **state)
+{
+    static const char text[] =
+        "#fallow-trace 1\ndevice 0\nstream 0\nfields none\nrecorder fallow 0.2\n"
+        "L 0 \"clone3\" \"./misc/../sysdeps/unix/clone3.S\"\n"
+        "L 0 \"call_init\" \"./csu/../csu/libc-start.c\"\n"
+        "L 7 \"load\" \"../src/main.cpp\"\nW 0 1 2\nA 0 0 1024 0 stack=1\n";
+    command_write("relative.ftext", text, sizeof text - 1);
+    command_expect("fallow report relative.ftext --no-times --policy bound --csv-owners -",
+                   "\n\"load (../src/main.cpp:7)\",1024,1,");
+}
+
 /* Terminals obey control characters: of one byte, and of two in UTF-8. */
 static void names_move_no_terminal(void **state)
 {
@@ -630,6 +643,7 @@ int main(void)
         cmocka_unit_test(a_side_of_diff_may_be_a_pipe),
         cmocka_unit_test(which_device_of_several_is_read_is_told),
         cmocka_unit_test(long_names_are_told_apart),
+        cmocka_unit_test(a_relative_path_may_be_the_programs),
         cmocka_unit_test(names_move_no_terminal),
         cmocka_unit_test(an_owner_without_a_name_is_a_line_of_the_page),
         cmocka_unit_test(no_cell_of_a_table_is_a_formula),

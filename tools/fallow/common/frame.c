@@ -126,16 +126,23 @@ const char *flw_frame_base_name(const char *file)
 /* True for a function of the program, by name and by file, which is a source file or "module+0x1234". */
 static bool is_native_program(const char *function, const char *file)
 {
-    static const char *const roots[] = {"/usr/",    "/lib/",    "/lib64/",  ".",         "Python/",
-                                        "Objects/", "Modules/", "Include/", "Programs/", NULL};
+    /* Python and the C library are built with relative paths, which are also usual in other programs. */
+    static const char *const roots[] = {
+        "/usr/",     "/lib/",   "/lib64/",       "Python/", "Objects/", "Modules/", "Include/",
+        "Programs/", "csu/",    "nptl/",         "stdlib/", "posix/",   "sysdeps/", "elf/",
+        "signal/",   "setjmp/", "libstdc++-v3/", "libgcc/", NULL};
     static const char *const modules[] = {"libcuda", "libtorch",  "libc10",    "libpython",
                                           "libnv",   "libcublas", "libfallow", NULL};
     static const char *const functions[] = {"_Py",      "Py",   "__libc_", "_start",
                                             "_ctypes_", "ffi_", NULL};
+    while (strncmp(file, "./", 2) == 0 || strncmp(file, "../", 3) == 0) {
+        file += file[1] == '/' ? 2 : 3;
+    }
     return file[0] != '\0' && !flw_begins_with_any(file, roots) &&
            !flw_begins_with_any(flw_frame_base_name(file), modules) &&
            strstr(flw_frame_base_name(file), ".cpython-") == NULL &&
-           strstr(file, "/Python-") == NULL && !flw_begins_with_any(function, functions);
+           strstr(file, "/Python-") == NULL && strstr(file, "/sysdeps/") == NULL &&
+           !flw_begins_with_any(function, functions);
 }
 
 enum flw_frame_kind flw_frame_tell(const char *function, const char *file, bool has_native,
