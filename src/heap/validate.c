@@ -28,7 +28,7 @@ static const char *check_indexes(const struct flw_heap *heap)
         }
         if (domain->ops == &flw_order_stream && !domain->is_known &&
             flw_domain_has_uncleared(domain)) {
-            return "a fence stands that cannot be cleared";
+            return "the list of all fences has one that cannot be cleared";
         }
     }
     return flw_run_index_is_valid(&heap->ranges.unmapped) ? NULL
@@ -62,22 +62,22 @@ static const char *check_standing(const struct flw_heap *heap)
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         heap->domains[i]->checked_seq = 0; /* the last fence before the current one */
         if (!stand_well(heap, heap->domains[i], &count)) {
-            return "a domain's fences are not those that stand";
+            return "a domain's fences are not those in the list of all";
         }
     }
     const struct flw_fence *before = NULL, *fence = standing->oldest;
     for (; fence != NULL && count > 0; before = fence, fence = fence->behind, count--) {
         uint64_t *seq = &fence->domain->checked_seq;
         if (fence->before != before || fence->seq <= *seq) {
-            return "the fences of a domain stand in another order than its own";
+            return "the list of all fences has a domain's in another order";
         }
         *seq = fence->seq;
         has_next |= standing->next == fence;
     }
     if (fence != NULL || count != 0 || standing->newest != before) {
-        return "a fence stands in one list only";
+        return "a fence is in one list only";
     }
-    return has_next ? NULL : "the fence to ask next does not stand";
+    return has_next ? NULL : "the fence to query next is in no list";
 }
 
 /* Check that the list of free places and the chains of tracked streams are consistent. */
@@ -107,7 +107,7 @@ static const char *check_places(const struct flw_heap *heap)
             domain = domain->next_place;
         }
     }
-    return count == known_count ? NULL : "the streams that are known are not those in the chains";
+    return count == known_count ? NULL : "the number of streams is not that in the chains";
 }
 
 static const char *check_owing(const struct flw_heap *heap)
@@ -435,7 +435,7 @@ static const char *check_batches(const struct flw_heap *heap)
                             flw_domain_set_next(&heap->slabs.holders, i) == i;
             for (; batch != NULL; batch = batch->next) {
                 if (!may_have) {
-                    return "a batch is listed that its domain does not know of";
+                    return "a listed batch is unknown to its domain";
                 }
                 for (uint32_t s = 0; s < batch->count; s++) {
                     const struct flw_slot *slot = batch->slots[s];

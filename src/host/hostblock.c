@@ -167,7 +167,7 @@ const char *flw_blocks_broken_invariant(const struct flw_blocks *blocks)
     uint64_t block_count = 0;
     if (bucket_count(blocks) * sizeof *blocks->buckets != blocks->bucket_meta.used_bytes ||
         blocks->split >= 1u << blocks->level) {
-        return "the table has another number of buckets than it says";
+        return "the table has a wrong number of buckets";
     }
     for (uint64_t i = 0; i < bucket_count(blocks); i++) {
         for (const struct flw_hostblock *block = blocks->buckets[i]; block != NULL;

@@ -506,7 +506,7 @@ const char *flw_fences_broken_invariant(struct flw_hostpool *pool)
             }
         }
         if (open_count != stream->open_count || open_bytes != stream->open_bytes) {
-            return "what is open on a stream is miscounted";
+            return "the open frees of a stream are miscounted";
         }
         for (const struct flw_hostfence *fence = stream->oldest; fence != NULL;
              fence = fence->next) {

@@ -359,7 +359,7 @@ const char *flw_pages_broken_invariant(const struct flw_pages *pages)
         }
     }
     if (broken == NULL && run_count != listed_count) {
-        broken = "a bin lists what is no free run";
+        broken = "a bin lists a run that is not free";
     }
     if (broken == NULL && (all_bytes != pages->all_bytes || free_bytes != pages->free_bytes)) {
         broken = "the bytes of chunks, or the free bytes, are miscounted";

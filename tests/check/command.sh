@@ -58,7 +58,7 @@ wrong 'replay --policy=pytroch x' "no policy 'pytroch'; did you mean 'pytorch'?"
 wrong 'replay --policy pytorch:max_split_size_mb=32,fallwo x' "did you mean 'fallow'?"
 wrong 'replay --policy arena x' "no policy 'arena'; fallow replay --help" "$guess"
 wrong 'replay a b' 'one trace at a time'
-wrong 'replay --device=0 --device-bytes=3G x' 'a GPU has what it has'
+wrong 'replay --device=0 --device-bytes=3G x' 'on a GPU use --limit'
 wrong 'report' 'needs a trace'
 wrong 'report --csv a.csv x y' 'report them in turn'
 wrong 'report --html - --json - x' 'only one of'
@@ -76,7 +76,7 @@ wrong 'gen random nope' "--pattern has no 'nope'; fallow gen random --help" "$gu
 wrong 'gen random --count=0' "--count '0'"
 wrong 'run' 'no command'
 wrong 'run --mode=cahce -- true' "no mode 'cahce'"
-wrong 'record -o - -- true' 'a trace goes to a file'
+wrong 'record -o - -- true' 'a trace is written to a file'
 wrong 'audit --x' "no option '--x'"
 wrong 'layout nope' "no path 'nope'"
 wrong 'layout' 'takes one path'

@@ -284,7 +284,7 @@ static void nothing_is_left_behind(void **state)
 static void mistakes_are_named(void **state)
 {
     static const char *const lines[][2] = {
-        {"$F audit", "no command is given"},
+        {"$F audit", "no command; give one after --"},
         {"$F audit --trial xyz -- true", "--trial 'xyz' is no site"},
         {"$F audit --trial 000000000000 -- true", "is no site"},
         {"$F audit --bandwidth 0 -- true", "--bandwidth '0'"},

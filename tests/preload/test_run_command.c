@@ -120,8 +120,8 @@ static void other_preloads_stay_behind_and_sanitizers_in_front(void **state)
 
 static void mistakes_are_named(void **state)
 {
-    command_expect_error("$F run", 2, "run: no command is given");
-    command_expect_error("$F record -o x --", 2, "record: no command is given");
+    command_expect_error("$F run", 2, "run: no command; give one after --");
+    command_expect_error("$F record -o x --", 2, "record: no command; give one after --");
     command_expect_error("$F run --mode fast -- true", 2,
                          "there is no mode 'fast'; there are off,");
     command_expect_error("$F record --mode off -- true", 2,
@@ -134,7 +134,7 @@ static void mistakes_are_named(void **state)
     command_expect_error("$F run --compare --stats - -- true", 2, "does not go with");
     command_expect_error("$F run --limit 0 -- true", 2, "--limit '0'");
     command_expect_error("$F run --set nothing -- true", 2, "--set 'nothing'");
-    command_expect_error("$F record -o - -- true", 2, "a trace goes to a file");
+    command_expect_error("$F record -o - -- true", 2, "a trace is written to a file");
     command_expect_error("$F run --stats '' -- true", 2, "--stats '' is empty; give it a value");
     command_expect_error("$F record -o '' -- true", 2, "--output '' is empty");
     /* A name that ends in .xz, .gz or .zst is compressed, or refused. */
@@ -268,7 +268,7 @@ static void the_first_difference_is_shown(void **state)
                          "$R --compare -- sh -c 'echo same; case $FALLOW in *0x00*) echo apple;; "
                          "*) echo apply; exit 2;; esac'"),
                      1);
-    expect_out("the contents of fresh memory can be told from outside\n"
+    expect_out("the program's result depends on the contents of fresh memory\n"
                "  0x00: exit status 0\n"
                "  0xff: exit status 2\n"
                "  outputs differ first at byte 9, in line 2\n"

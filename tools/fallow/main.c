@@ -31,9 +31,9 @@ static const char *bench_word(size_t index)
 #endif
 
 static const struct flw_subcommand subcommands[] = {
-    {"replay", "run an allocation trace through policies and compare what they hold",
+    {"replay", "run an allocation trace through policies and compare the memory they hold",
      flw_command_replay, NULL},
-    {"report", "say where a trace's memory went, and what other policies would have held",
+    {"report", "report the owners of a trace's memory, and the memory of other policies",
      flw_command_report, report_word},
     {"view", "write the page of a trace and open it in a browser", flw_command_view, NULL},
     {"trace", "look at traces, check them, turn one form into another", flw_command_trace,
@@ -43,13 +43,14 @@ static const struct flw_subcommand subcommands[] = {
     {"run", "run a CUDA program on Fallow, as it is", flw_command_run, NULL},
     {"record", "run a CUDA program and record its allocations", flw_command_record, NULL},
     {"audit", "find zero-fills of a CUDA program that it may not need", flw_command_audit, NULL},
-    {"layout", "show the workspace of a step: its regions, what they share, the least possible",
+    {"layout", "show the workspace of a step: its regions, shared bytes, the least possible",
      flw_command_layout, NULL},
     {"top", "watch the pools of a running process", flw_command_top, NULL},
 #if defined(FLW_HAS_BENCH)
-    {"bench", "measure what an operation of the allocator costs", flw_command_bench, bench_word},
+    {"bench", "measure the cost of the allocator's operations", flw_command_bench, bench_word},
 #endif
-    {"doctor", "look at the driver and the devices, and say what to set", flw_command_doctor, NULL},
+    {"doctor", "check the driver and the devices, and recommend settings", flw_command_doctor,
+     NULL},
     {"help", "print the help of a subcommand, or its man page", flw_command_help, NULL},
     {.name = NULL}};
 

@@ -138,7 +138,7 @@ static fallow_status share_block(struct flw_pool *pool, const void *ptr, fallow_
     if (block.state == FALLOW_BLOCK_CAPTURED) {
         flw_pool_log(
             pool, FALLOW_LOG_ERROR,
-            "block %p was allocated inside a capture, whose graphs keep it: allocate before the capture",
+            "block %p was allocated inside a capture and stays with its graphs: allocate before the capture",
             block.base);
         return FALLOW_INVALID_ARGUMENT;
     }

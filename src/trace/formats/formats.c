@@ -59,13 +59,12 @@ bool flw_trace_write(const struct flw_trace *trace, const char *format, const ch
 #define SNAPSHOT                                                                       \
     "give the pickle that _dump_snapshot() of torch.cuda.memory, torch.xpu.memory or " \
     "torch_npu.npu.memory writes"
-#define TIMELINE                                                                        \
-    "what export_memory_timeline() writes, sums without blocks; give the profile that " \
+#define TIMELINE                                                                      \
+    "a file of export_memory_timeline(), sums without blocks; give the profile that " \
     "export_chrome_trace() writes"
 #define RMM_DEBUG_LOG \
     "RMM's debug log; give the CSV that rmm.enable_logging() or logging_resource_adaptor writes"
-#define OOM_MESSAGE \
-    "the message of an out-of-memory; it does not tell who held the memory: " SNAPSHOT
+#define OOM_MESSAGE  "an out-of-memory message, without the owners of the memory: " SNAPSHOT
 #define BEGINS(text) text, sizeof(text) - 1
 
 typedef bool (*reads)(struct flw_input *input, int device, struct flw_trace **out_trace);

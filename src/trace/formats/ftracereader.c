@@ -219,7 +219,7 @@ static bool read_header(struct flw_ftracereader *r)
     }
     if ((file->flags & MUST_UNDERSTAND) != 0 || file->ticks_per_second == 0 ||
         file->header_bytes < FLW_FRAME_BYTES || file->device > INT32_MAX) {
-        return flw_input_fail(r->input, 8, "the file's header asks for what this version lacks");
+        return flw_input_fail(r->input, 8, "the file's header requires a newer version");
     }
     trace->has_times = (file->flags & FLW_FTRACE_HAS_TIMES) != 0;
     trace->has_addresses = (file->flags & FLW_FTRACE_HAS_ADDRESSES) != 0;

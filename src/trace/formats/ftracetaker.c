@@ -238,7 +238,7 @@ void flw_ftracereader_take_dictionary(struct flw_ftracereader *r, struct flw_wir
     for (uint32_t i = 0; i < r->frame.record_count && !r->has_stopped; i++) {
         uint64_t values[2]; /* kind, bytes */
         if (!get_varints(&in, values, 2) || values[1] > (uint64_t)(in.end - in.at)) {
-            flw_ftracereader_stop(r, "entry %u of a dictionary goes beyond it", (unsigned)i);
+            flw_ftracereader_stop(r, "entry %u of a dictionary exceeds it", (unsigned)i);
             return;
         }
         struct flw_wire_in body = {in.at, in.at + values[1]};
@@ -247,7 +247,7 @@ void flw_ftracereader_take_dictionary(struct flw_ftracereader *r, struct flw_wir
             reads[values[0]](r, body); /* others are of a later minor version */
         }
     }
-    CHECK(r, in.at == in.end, "a dictionary has more entries than its header says");
+    CHECK(r, in.at == in.end, "a dictionary has more entries than in its header");
 }
 
 /* ---- the stacks and remarks of a chunk's records ---- */
@@ -493,7 +493,7 @@ void flw_ftracereader_take_records(struct flw_ftracereader *r, struct flw_wire_i
             take_record(r, &record);
         }
     }
-    CHECK(r, count == frame->record_count, "a chunk has %u records, its header says %u",
+    CHECK(r, count == frame->record_count, "a chunk has %u records, %u in its header",
           (unsigned)count, (unsigned)frame->record_count);
     if (!r->has_stopped) {
         CHECK(r, r->next_record == r->record_count && r->next_remark == r->remark_count,

@@ -233,7 +233,7 @@ static bool check_record(struct import *import, const struct record *record)
         fail_record(import, record, KEY_DEVICE, "is not a device number");
     }
     if (record->values[KEY_BYTES] > UINT64_MAX - record->values[KEY_ADDRESS]) {
-        fail_record(import, record, KEY_BYTES, "goes beyond 64 bits at its address");
+        fail_record(import, record, KEY_BYTES, "exceeds 64 bits at its address");
     }
     return !import->input->failed;
 }

@@ -392,7 +392,7 @@ static void read_event(struct import *import, struct flw_pickle_value dict)
         event.address = number(import, dict, WORD_ADDR);
     }
     if (event.size_bytes > UINT64_MAX - event.address) {
-        fail_at(import, dict, "its address and size go beyond 64 bits");
+        fail_at(import, dict, "its address and size exceed 64 bits");
     }
     add_event(import, dict, &event, detail);
 }
@@ -420,10 +420,10 @@ static void read_block(struct import *import, struct flw_pickle_value dict)
         .waits = !flw_pickle_is_word(state, WORD_ACTIVE_ALLOCATED)};
     uint64_t size_bytes = number(import, dict, WORD_SIZE);
     if (__builtin_add_overflow(last.block.address, size_bytes, &import->block_address)) {
-        fail_at(import, dict, "a block's address and size go beyond 64 bits");
+        fail_at(import, dict, "a block's address and size exceed 64 bits");
     } else if (state.kind != FLW_PICKLE_WORD || state.bits < WORD_ACTIVE_ALLOCATED ||
                state.bits > WORD_INACTIVE) {
-        fail_at(import, dict, "a block without a known state");
+        fail_at(import, dict, "a block with an unknown state");
     } else if (state.bits != WORD_INACTIVE) {
         bool is_old = flw_pickle_next(&import->pickle, &cursor, &latest);
         dict = is_old ? latest : dict;
@@ -451,7 +451,7 @@ static void read_segment(struct import *import, struct flw_pickle_value dict)
     segment->stack = stack_of(import, dict);
     import->block_address = segment->address;
     if (segment->size_bytes > UINT64_MAX - segment->address) {
-        fail_at(import, dict, "a segment's address and size go beyond 64 bits");
+        fail_at(import, dict, "a segment's address and size exceed 64 bits");
     }
     check_memory(import, flw_build_add_segment(&import->build, segment));
     each(import, blocks, "an item of these blocks is no block", read_block);

@@ -198,7 +198,7 @@ static void read_row(struct reader *r)
     uint64_t stream = take_number(r, 10, "the stream is not a number");
     check(r, !take_column(r), "there are more than six columns");
     check(r, event.size_bytes <= UINT64_MAX - event.address,
-          "the pointer and the size go beyond 64 bits");
+          "the pointer and the size exceed 64 bits");
     check(r, flw_build_add_stream(&r->build, stream, &event.stream),
           "more than 65535 streams, or the host is out of memory");
     if (event.op == FLW_TRACE_OOM) {

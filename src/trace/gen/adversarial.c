@@ -11,7 +11,7 @@ static const char *const names[] = {
     "half-max", "batch-size-change",       NULL};
 
 static const char *const name_help[] = {
-    "what is held climbs and falls to nothing, each time in blocks an eighth larger",
+    "memory grows and falls to nothing, each time in blocks an eighth larger",
     "two large blocks freed around a small one that stays, in every cycle",
     "every other block of a row freed, then blocks of twice the size wanted",
     "two streams take turns with the whole of the memory, in other sizes",
@@ -22,7 +22,7 @@ static const char *const name_help[] = {
 /* clang-format off */
 static const struct flw_gen_option options[] = {
     {"scenario", "which one", FLW_GEN_CHOICE, 0, 0, 5, names, 'S'},
-    {"cycles", "how often it comes again", FLW_GEN_COUNT, 32, 1, 100000, NULL, 'N'},
+    {"cycles", "number of repetitions", FLW_GEN_COUNT, 32, 1, 100000, NULL, 'N'},
     {"size", "bytes held at the highest, about", FLW_GEN_BYTES, 4 * FLW_GIB, 64 * FLW_MIB, 4096 * FLW_GIB, NULL, 'Z'},
     {"jitter", "per cent by which sizes may fall short, drawn", FLW_GEN_COUNT, 0, 0, 90, NULL, 'J'},
     {"seed", "of the drawn numbers", FLW_GEN_COUNT, 1, 0, UINT64_MAX, NULL, 'R'},

@@ -19,7 +19,7 @@
 #define FLW_GEN_BLOCK_MAX    (UINT64_C(1) << 44) /* bytes */
 #define FLW_GEN_NO_BLOCK     UINT32_MAX
 #define FLW_GEN_BYTES_PER_NS 2048 /* speed of a kernel that writes a block */
-#define FLW_GEN_NO_MEMORY    "no memory to hold the trace; ask for fewer steps"
+#define FLW_GEN_NO_MEMORY    "no memory for the trace; generate fewer steps"
 #define FLW_GEN_LETTERS      128
 #define FLW_GEN_INDICES      128
 

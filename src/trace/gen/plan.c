@@ -42,7 +42,7 @@ static void add_event(struct flw_gen *gen, enum flw_trace_op op, uint32_t block,
             &(struct flw_trace_progress){.verb = "making", .unit = "events", .done = count});
     }
     if (count >= FLW_GEN_EVENTS_MAX) {
-        flw_gen_fail(gen, "the trace has more than %" PRIu64 " events; ask for fewer steps",
+        flw_gen_fail(gen, "the trace has more than %" PRIu64 " events; generate fewer steps",
                      FLW_GEN_EVENTS_MAX);
     } else if (!flw_build_add_context(&gen->build, &gen->context) ||
                !flw_build_add_event(&gen->build, &event)) {

@@ -117,8 +117,8 @@ struct workload {
 static const char *const names[] = {"serving", "offload", "shard", "images", "experts", NULL};
 
 static const char *const name_help[] = {
-    "prompts, decoding, copies and sampling on a stream each, cache that goes and comes back",
-    "weights that come in layer by layer on several streams, activations on one",
+    "prompts, decoding, copies and sampling on a stream each, cache swapped out and in",
+    "weights loaded layer by layer on several streams, activations on one",
     "sharded training: parameters gathered, gradients reduced, each beside the computing stream",
     "a service for images: a stream for each request, sizes of ten octaves, batches on one",
     "two batches through a mixture of experts, one computing while the other's tokens travel",
@@ -134,7 +134,7 @@ static const struct workload workloads[] = {
 
 static const struct flw_gen_option options[] = {
     {"workload", "which one", FLW_GEN_CHOICE, 0, 0, 4, names, 'W'},
-    {"steps", "how often it comes again", FLW_GEN_COUNT, 400, 1, 1000000, NULL, 'N'},
+    {"steps", "number of repetitions", FLW_GEN_COUNT, 400, 1, 1000000, NULL, 'N'},
     {"streams", "3 to 64, of offload and images; 0: 10 and 64", FLW_GEN_COUNT, 0, 0, STREAMS_MAX, NULL, 'S'},
     {"bytes", "the scale of sizes: the peak is a quarter to all of it", FLW_GEN_BYTES, 4 * FLW_GIB, 64 * FLW_MIB, 4096 * FLW_GIB, NULL, 'B'},
     {"pace", "ns from launch to launch; 0: 300000 of shard and experts, else 20000", FLW_GEN_COUNT, 0, 0, 1000000000, NULL, 'P'},

@@ -180,7 +180,7 @@ static const struct flw_gen_option options[] = {
     {"zero3", "ranks that shard all state; 1: none", FLW_GEN_COUNT, 1, 1, 4096, NULL, 'G'},
     {"prefetch", "layers gathered ahead, with zero3", FLW_GEN_COUNT, 1, 0, 16, NULL, 'D'},
     {"stages", "of the pipeline", FLW_GEN_COUNT, 1, 1, 1000, NULL, 'S'},
-    {"rank", "whose trace it is: the stage's number", FLW_GEN_COUNT, 0, 0, 999, NULL, 'r'},
+    {"rank", "number of the traced stage", FLW_GEN_COUNT, 0, 0, 999, NULL, 'r'},
     {"microbatches", "of a step; 0: twice the stages, one without", FLW_GEN_COUNT, 0, 0, MICROBATCHES_MAX, NULL, 'K'},
     {"vary", "lengths as in such requests, up to seq", FLW_GEN_CHOICE, 0, 0, 3, varieties, 'Z'},
     {"lengths", "prompt lengths of a file of requests, in turn", FLW_GEN_FILE, 0, 0, 0, NULL, 'e'},

@@ -359,21 +359,21 @@ static void the_checker_sees_a_list_that_is_wrong(void **state)
     struct flw_fence *middle = domains[1]->oldest, stranger = *middle;
 
     standing->next = &stranger;
-    assert_string_equal(broken(), "the fence to ask next does not stand");
+    assert_string_equal(broken(), "the fence to query next is in no list");
     standing->next = NULL;
 
     oldest->behind = newest; /* the list of all loses one */
     newest->before = oldest;
-    assert_string_equal(broken(), "a domain's fences are not those that stand");
+    assert_string_equal(broken(), "a domain's fences are not those in the list of all");
     oldest->behind = middle;
     newest->before = middle;
 
     domains[1]->oldest = domains[1]->newest = NULL; /* the domain has */
-    assert_string_equal(broken(), "a fence stands in one list only");
+    assert_string_equal(broken(), "a fence is in one list only");
     domains[1]->oldest = domains[1]->newest = middle;
 
     newest->previous = NULL;
-    assert_string_equal(broken(), "a domain's fences are not those that stand");
+    assert_string_equal(broken(), "a domain's fences are not those in the list of all");
     newest->previous = oldest;
 
     standing->oldest = newest; /* the order of recording, from the end */
@@ -384,7 +384,7 @@ static void the_checker_sees_a_list_that_is_wrong(void **state)
     oldest->before = middle;
     oldest->behind = NULL;
     standing->newest = oldest;
-    assert_string_equal(broken(), "the fences of a domain stand in another order than its own");
+    assert_string_equal(broken(), "the list of all fences has a domain's in another order");
     standing->oldest = oldest;
     oldest->before = NULL;
     oldest->behind = middle;
@@ -425,10 +425,10 @@ static void the_checker_sees_a_batch_that_no_bit_tells_of(void **state)
     flw_lock_release(&bed.heap.lock);
     assert_null(broken());
     flw_class_set_remove(&domains[0]->with_batches, CLASS);
-    assert_string_equal(broken(), "a batch is listed that its domain does not know of");
+    assert_string_equal(broken(), "a listed batch is unknown to its domain");
     flw_class_set_add(&domains[0]->with_batches, CLASS);
     assert_true(flw_domain_set_remove(&bed.heap.slabs.holders, domains[0]));
-    assert_string_equal(broken(), "a batch is listed that its domain does not know of");
+    assert_string_equal(broken(), "a listed batch is unknown to its domain");
     flw_domain_set_add(&bed.heap.slabs.holders, domains[0]);
     close_streams();
 }

@@ -113,9 +113,9 @@ static void what_is_read_is_not_replaced(void **state)
     command_write("requests", requests, sizeof requests - 1);
     command_expect("cp requests kept; ln -s requests link");
     command_expect_error("fallow gen serve --requests requests -o ./requests", 2,
-                         "-o ./requests is what --requests reads; name another file");
+                         "-o ./requests is the input of --requests; name another file");
     command_expect_error("fallow gen train --lengths requests -o link", 2,
-                         "-o link is what --lengths reads; name another file");
+                         "-o link is the input of --lengths; name another file");
     command_expect("cmp requests kept && test -L link");
 }
 

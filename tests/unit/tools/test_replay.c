@@ -364,7 +364,7 @@ static void a_device_has_the_bytes_that_it_is_given(void **state)
     assert_int_equal(get_count("fallow", "failures"), 1);
     assert_true(get_count("fallow", "peak_reserved_bytes") <= 6 << 20);
     command_expect_error("fallow replay tiny.ftext --device 0 --device-bytes 6M", 2,
-                         "a GPU has what it has");
+                         "on a GPU use --limit");
     command_expect_error("fallow replay tiny.ftext --device-bytes 0", 2,
                          "--device-bytes '0' is not a number");
 }

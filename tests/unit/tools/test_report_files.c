@@ -97,7 +97,7 @@ static void records_are_not_replaced_by_what_is_written_of_them(void **state)
 static void two_outputs_are_two_files(void **state)
 {
     command_expect_error("fallow report tiny.ftext --html new --json ./new", 2,
-                         "--html new is what --json names; name another file");
+                         "--html new is the file of --json; name another file");
     command_expect_error("fallow report tiny.ftext --baseline then.json --csv then.json", 2,
                          "--csv then.json is the baseline; name another file");
     command_expect("test ! -e new");

@@ -445,7 +445,7 @@ static void bad_snapshots_are_refused(void **state)
          "an item of these blocks is no block"},
         {"allocate 1M 1\n", "an action that no PyTorch writes"},
         {"size 1M 1\n", "an action that no PyTorch writes"},
-        {"alloc 1M 18446744073709551615\n", "go beyond 64 bits"},
+        {"alloc 1M 18446744073709551615\n", "exceed 64 bits"},
         {"alloc 1 18446744073709551614\nalloc 0 18446744073709551614\n", "more than 64 bits hold"},
         {"oom 0 9 device_free -1\n", "\"device_free\" is negative"},
     };

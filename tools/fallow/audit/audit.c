@@ -242,7 +242,7 @@ int flw_command_audit(int argc, char **argv)
         return code;
     }
     if (optind == argc) {
-        return flw_refuse(FLW_EXIT_USAGE, "audit: no command is given; it comes behind --");
+        return flw_refuse(FLW_EXIT_USAGE, "audit: no command; give one after --");
     }
     return carry_out(&order, argv + optind);
 }

@@ -34,7 +34,7 @@ bool flw_bench_fail(struct flw_bench *bench, const char *format, ...)
 bool flw_bench_check(struct flw_bench *bench, CUresult result, const char *call)
 {
     return result == CUDA_SUCCESS ||
-           flw_bench_fail(bench, "%s failed with %s; `fallow doctor` says more", call,
+           flw_bench_fail(bench, "%s failed with %s; run `fallow doctor` for details", call,
                           flw_driver_error_name(bench->driver, result));
 }
 

@@ -361,7 +361,7 @@ static bool run_case(struct flw_bench *bench, const struct flw_kernel_module *mo
     values[LAUNCHES] = (double)launches;
     if (is_ok &&
         (launches != need.launch_count || (of->launch_goal > 0 && launches > of->launch_goal))) {
-        is_ok = flw_bench_fail(bench, "%llu launches; its query says %u, the goal is %u",
+        is_ok = flw_bench_fail(bench, "%llu launches; the query returns %u, the goal is %u",
                                (unsigned long long)launches, need.launch_count, of->launch_goal);
     }
     is_ok = is_ok &&

@@ -228,7 +228,7 @@ static bool release(struct gate *gate)
     pthread_join(gate->waiter, NULL);
     pthread_barrier_destroy(&gate->barrier);
     return was_held ? flw_bench_check(gate->bench, gate->result, "cuStreamSynchronize")
-                    : flw_bench_fail(gate->bench, "the held stream was done before it was let go");
+                    : flw_bench_fail(gate->bench, "the held stream was done before its release");
 }
 
 bool flw_bench_deferred(struct flw_bench *bench)

@@ -131,8 +131,7 @@ bool flw_settings_put_file(struct flw_settings_text *settings, const char *key, 
     }
     if (getcwd(here, sizeof here) == NULL ||
         snprintf(whole, sizeof whole, "%s/%s", here, path) >= (int)sizeof whole) {
-        return flw_complain("%s '%s': the way from / to it cannot be told; give an absolute path",
-                            key, path);
+        return flw_complain("%s '%s': cannot determine the absolute path; give one", key, path);
     }
     return flw_settings_put(settings, key, whole);
 }
@@ -180,7 +179,7 @@ static bool find_library(const char *given, char *out)
     } else if (strpbrk(out, " :\t\n") != NULL) {
         is_found = false;
         flw_complain("cannot preload %s: LD_PRELOAD cannot name a path with a blank or a colon in "
-                     "it; move it, or link to it from elsewhere and say --library PATH",
+                     "it; move it, or link to it from elsewhere and set --library PATH",
                      out);
     }
     return is_found;

@@ -112,7 +112,7 @@ static bool take_choice(const struct flw_options *options, const struct flw_opti
         }
         flw_guess_offer(&guess, option->words[*out]);
     }
-    return flw_complain("--%s has no '%s'%sfallow %s --help lists what it has", option->name, text,
+    return flw_complain("--%s has no '%s'%sfallow %s --help lists the options", option->name, text,
                         flw_guess_say(&guess, "", hint), options->command);
 }
 

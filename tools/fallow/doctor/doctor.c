@@ -113,7 +113,7 @@ void flw_doctor_see_host(struct flw_doctor *doctor)
         flw_doctor_advise(doctor,
                           "the address space is limited (ulimit -v): a pool reserves 8 times the "
                           "card's memory in addresses, and its tables shrink until they take a "
-                          "quarter of what is left, so that fewer blocks fit; run with ulimit -v "
+                          "quarter of the rest, so that fewer blocks fit; run with ulimit -v "
                           "unlimited");
     }
     see_limit(doctor, "locked_memory_limit", RLIMIT_MEMLOCK);

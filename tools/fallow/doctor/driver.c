@@ -116,7 +116,7 @@ static void see_vmm(struct flw_doctor *doctor)
                           "device %d has no virtual memory management (%s): the pool falls back to "
                           "slabs from cuMemAlloc, holds more and cannot share memory%s",
                           doctor->ordinal,
-                          has_calls ? "the device says so" : "the driver lacks the calls",
+                          has_calls ? "reported by the device" : "the driver lacks the calls",
                           has_calls ? "" : "; update the driver");
     }
 }

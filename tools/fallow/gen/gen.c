@@ -210,7 +210,8 @@ static bool spares_input(const struct request *request)
     while (option->kind != FLW_GEN_FILE) {
         option++;
     }
-    return flw_complain("-o %s is what --%s reads; name another file", request->path, option->name);
+    return flw_complain("-o %s is the input of --%s; name another file", request->path,
+                        option->name);
 }
 
 static int generate(const struct request *request)

@@ -28,7 +28,7 @@ static const char help[] =
     "       fallow help --man [SUBCOMMAND]\n"
     "       fallow help --man-pages DIR\n"
     "\n"
-    "Prints what fallow SUBCOMMAND WORD --help does, or the same as a man page, for man -l.\n"
+    "Prints the help of fallow SUBCOMMAND WORD --help, or a man page of it, for man -l.\n"
     "\n"
     "  --man            the page of SUBCOMMAND, of fallow itself without\n"
     "  --man-pages DIR  all pages, each into a file of the folder: fallow.1, fallow-replay.1 ...\n"

@@ -271,7 +271,7 @@ static void get_bound(void *self, struct flw_policy_statistics *out)
 
 const struct flw_policy flw_policy_recorded = {
     .name = "recorded",
-    .summary = "what the trace says that its own allocator held",
+    .summary = "the memory that the recorded allocator held",
     .get_statistics = get_recorded,
 };
 

@@ -131,7 +131,7 @@ static int parse(struct options *options, int argc, char **argv)
     if (options->device_bytes != 0 && options->device != FLW_DEVICE_SIM) {
         return flw_refuse(
             FLW_EXIT_USAGE,
-            "--device-bytes is of the simulated device; a GPU has what it has: use --limit");
+            "--device-bytes sets the simulated device's memory; on a GPU use --limit");
     }
     code = flw_draft_check(options->json_path, argv + optind, 1, "the trace itself");
     return code == FLW_EXIT_OK ? FLW_OPTIONS_READ : code;
@@ -260,8 +260,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
     }
     struct flw_program *program = flw_program_create(trace, lag.is_by_time);
     if (program == NULL) {
-        return flw_refuse(FLW_EXIT_FAILED,
-                          "the trace has more private pools and streams than can be told apart");
+        return flw_refuse(FLW_EXIT_FAILED, "the trace has too many private pools and streams");
     }
     struct flw_run_result *results = flw_host_alloc(options->plan.policies.count, sizeof *results);
     bool is_sim = options->device == FLW_DEVICE_SIM;
@@ -310,11 +309,11 @@ int flw_command_replay(int argc, char **argv)
         return flw_refuse(FLW_EXIT_FAILED, "%s", message);
     }
     if (trace->truncation != NULL) {
-        flw_complain("%s: %s; what was read is replayed", options.trace_path, trace->truncation);
+        flw_complain("%s: %s; replaying the part before", options.trace_path, trace->truncation);
     }
     if (flw_plan_lacks_history(trace)) {
         flw_complain("%s: has no history: policies are given its live blocks alone, which does not "
-                     "compare with what was held",
+                     "compare with the recorded allocator",
                      options.trace_path);
     }
     bool has_device = needs_device(&options);

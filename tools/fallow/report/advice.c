@@ -301,7 +301,7 @@ static void advise_device(struct flw_sheet *sheet, const struct way *way)
     char limit[FLW_SHEET_NAME_BYTES];
     bool is_known = oom->limit_bytes != FLW_UNKNOWN;
     if (way == NULL) {
-        ADD("unknown: no replayed allocator is known to serve the failed request%s",
+        ADD("unknown: no replayed allocator serves the failed request for certain%s",
             oom->answer_count != 0 && !oom->is_searched
                 ? "; the program is too long to search for the smallest device"
                 : "");

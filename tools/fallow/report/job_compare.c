@@ -405,7 +405,7 @@ static void print_imbalance(const struct reading *reading, FILE *out)
 static void print_limits(const struct reading *reading, FILE *out)
 {
     if (!reading->has_limit) {
-        fputs("\nno limit is known: set --limit, or record a run that runs out of memory\n", out);
+        fputs("\nno limit: set --limit, or record a run that runs out of memory\n", out);
         return;
     }
     struct place *places = list_places(reading);
@@ -429,9 +429,8 @@ static void print_limits(const struct reading *reading, FILE *out)
     flw_table_print(&table, out);
     fputs("nearest for: the share of the time in which the rank was nearest to its limit\n", out);
     if (has_borrowed) {
-        fputs(reading->job->limit_bytes != 0
-                  ? "* as --limit says\n"
-                  : "* of its own none is known: the least of another rank\n",
+        fputs(reading->job->limit_bytes != 0 ? "* from --limit\n"
+                                             : "* not recorded: the least of another rank\n",
               out);
     }
     flw_host_free(places);

@@ -68,7 +68,7 @@ bool flw_report_check_outputs(const struct flw_report_options *options)
     char what[64];
     bool is_good = true;
     for (size_t i = 0; is_good && i < FLW_REPORT_OUTPUTS; i++) {
-        snprintf(what, sizeof what, "what --%s names", flw_report_output_names[i]);
+        snprintf(what, sizeof what, "the file of --%s", flw_report_output_names[i]);
         is_good = file_of(options, i) == NULL || is_spared(options, i, file_of(options, i), what);
     }
     for (size_t i = 0; is_good && i < options->path_count; i++) {

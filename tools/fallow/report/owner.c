@@ -131,7 +131,7 @@ char *flw_owner_rule_say(const struct flw_owner_rule *rule, const struct flw_tra
     if (!has_code(trace, rule)) {
         fputs("the size, since the recording has no call stacks", out);
     } else if (rule->by == FLW_OWNER_BY_PHASE) {
-        fputs("the innermost phase of the recording that was open; else what the call stack says: "
+        fputs("the innermost open phase of the recording; else, by the call stack: "
               "backward, optimizer or neither",
               out);
     } else {

@@ -28,7 +28,7 @@ static const char help[] =
     "\n"
     "Show which code held the memory of a recorded program, and how much other allocators would have\n"
     "reserved: each policy is replayed on a simulated GPU. Several traces, or a folder, make one table.\n"
-    "- is standard input. A FILE whose name ends in .gz, .xz or .zst is packed.\n"
+    "- is standard input. A FILE named .gz, .xz or .zst is packed.\n"
     "\n"
     "  --html FILE           write a page with pictures; for several traces, one more page each beside it\n"
     "  --json FILE           write every number; - is standard output, without the text\n"

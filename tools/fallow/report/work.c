@@ -353,7 +353,7 @@ static bool do_job(struct work *work, const struct job *job)
         return false;
     }
     if (trace->truncation != NULL) {
-        flw_complain("%s: %s; what was read is reported", job->path, trace->truncation);
+        flw_complain("%s: %s; reporting the part before", job->path, trace->truncation);
     }
     int bytes = 0;
     if (flw_notes_find(trace->notes, FLW_NOTES_OVERWRITTEN, &bytes) != NULL) {

@@ -103,7 +103,7 @@ static int tell(const struct run *a, const struct run *b)
                a->pattern, b->pattern, ends[0], first.offset);
         return FLW_EXIT_OK;
     }
-    printf("the contents of fresh memory can be told from outside\n");
+    printf("the program's result depends on the contents of fresh memory\n");
     if (!is_same_end) {
         printf("  0x%02x: %s\n  0x%02x: %s\n", a->pattern, ends[0], b->pattern, ends[1]);
     }

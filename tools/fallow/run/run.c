@@ -179,13 +179,13 @@ static bool check_order(const struct order *order, const char *name, const char 
                             order->mode, order->is_record ? "" : " off,");
     }
     const char *wrong =
-        words[0] == NULL                 ? "no command is given; it comes behind --"
+        words[0] == NULL                 ? "no command; give one after --"
         : count == 2 && !order->compares ? "two patterns of poison need --compare"
         : order->compares && count == 1 ? "--compare needs two patterns, such as --poison 0x00,0xff"
         : order->compares && has_files
-            ? "--compare runs the command twice; it does not go with --exec, --trace or --stats"
+            ? "--compare runs the command twice, so not with --exec, --trace or --stats"
         : order->trace != NULL && strcmp(order->trace, "-") == 0
-            ? "a trace goes to a file, not to '-'"
+            ? "a trace is written to a file, not to '-'"
         : order->enters_python && !order->has_stacks ? "--enter-python is for --stacks"
                                                      : NULL;
     return wrong == NULL || flw_complain("%s: %s", name, wrong);

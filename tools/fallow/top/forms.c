@@ -255,8 +255,7 @@ static void begin_metric(const struct samples *samples, char metric[METRIC_BYTES
 static void put_pools(const struct samples *samples)
 {
     char metric[METRIC_BYTES];
-    put_head(samples->out, "fallow_pool_info", "gauge",
-             "whose pool it is, and of which driver; always 1");
+    put_head(samples->out, "fallow_pool_info", "gauge", "process and driver of the pool; always 1");
     for (size_t i = 0; i < samples->count; i++) {
         fprintf(samples->out, "fallow_pool_info{%s", samples->pools[i].labels);
         put_label(samples->out, "command", samples->pools[i].process_name);

@@ -27,7 +27,7 @@ static void explain(char *message, enum flw_stats_file_state state, pid_t proces
             "as the user of the process",
         [FLW_STATS_FILE_FOREIGN] = "its file is damaged or none of Fallow's",
         [FLW_STATS_FILE_SILENT] = "it does not answer: is it stopped, or under a debugger?",
-        [FLW_STATS_FILE_TORN] = "its answers never came whole: try again",
+        [FLW_STATS_FILE_TORN] = "no complete answer: try again",
         [FLW_STATS_FILE_ABSENT] = "it has ended",
         [FLW_STATS_FILE_STALE] = "it has ended",
         [FLW_STATS_FILE_REFUSED] = NULL};

@@ -85,7 +85,7 @@ static struct flw_trace *read_usable(const struct request *request)
 {
     struct flw_trace *trace = read_trace(request, request->paths[0]);
     if (trace != NULL && trace->truncation != NULL) {
-        flw_complain("%s: %s; what was read is used", request->paths[0], trace->truncation);
+        flw_complain("%s: %s; using the part before", request->paths[0], trace->truncation);
     }
     return trace;
 }
