@@ -131,7 +131,7 @@ static void mistakes_are_named(void **state)
     command_expect_error("$F run --poison 0,255 -- true", 2,
                          "two patterns of poison need --compare");
     command_expect_error("$F run --poison 1 --compare -- true", 2, "--compare needs two patterns");
-    command_expect_error("$F run --compare --stats - -- true", 2, "does not go with");
+    command_expect_error("$F run --compare --stats - -- true", 2, "so not with");
     command_expect_error("$F run --limit 0 -- true", 2, "--limit '0'");
     command_expect_error("$F run --set nothing -- true", 2, "--set 'nothing'");
     command_expect_error("$F record -o - -- true", 2, "a trace is written to a file");

@@ -410,7 +410,7 @@ static void survivors_are_told_by_the_steps_that_left_them(void **state)
         "      12  70.6      12  @@@@@@    forward\n"
         "       5  29.4       2  @     .   neither in a phase nor with a call stack\n"
         "by steps: when it was allocated, from the first to the last step of the recording\n"
-        "owner: the innermost phase of the recording that was open; else");
+        "owner: the innermost open phase of the recording; else, by the");
 }
 
 /* property.owners reads these files and checks the sums; here, the files' places and the contents for a trace without

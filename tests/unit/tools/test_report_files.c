@@ -583,7 +583,7 @@ static void the_advice_is_what_the_replays_say(void **state)
     expect_advice("split.pickle",
                   "the memory available then is unknown; the failed request needs at least",
                   "import fallow; fallow.enable_torch()");
-    expect_advice("split.pickle --policy bound", "unknown: no replayed allocator is known to serve",
+    expect_advice("split.pickle --policy bound", "unknown: no replayed allocator serves the failed",
                   NULL);
     write_split("O 0 2097152 0 free=20971520");
     expect_advice("split.pickle",

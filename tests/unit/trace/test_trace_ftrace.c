@@ -362,7 +362,7 @@ static void what_makes_no_sense_ends_the_trace_there(void **state)
         RECORDS("\x8F\x24\x01\x00", 1, "no event is missing"),
         RECORDS("\xB3", 1, "a segment, but the header says there are none"),
         RECORDS("\xF0", 1, "record 0 of a chunk is none"), /* a guess, but no addresses */
-        RECORDS("\xB0", 2, "a chunk has 1 records, its header says 2"),
+        RECORDS("\xB0", 2, "a chunk has 1 records, 2 in its header"),
         STACKS(STACK_ENTRIES, 3, "\3", 1, "without its end chunk", true),
         NUMBERS("\5", 1, "stack 1 is not in the dictionary"),
         NUMBERS("\2", 1, "without its end chunk"), /* guessed: 0 */
