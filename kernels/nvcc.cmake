@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# FLW_NVCC_FLAGS: how nvcc is called for a kernel; empty where there is no nvcc that can do it, and why is said.
-# FLW_KERNEL_GENERATIONS: "sm_80 sm_90", what has device code then.
-# The architectures are those of FALLOW_KERNEL_GENERATIONS that this nvcc knows, and PTX of the first and the
-# last of them for what lies between and behind. A definition (the C twin) says where a result is rounded, so
-# the compiler fuses no product with a sum (-fmad=false); a kernel that wants that says fmaf, as its twin does.
+# FLW_NVCC_FLAGS: nvcc's flags for a kernel; empty, with a message, if no suitable nvcc is installed.
+# FLW_KERNEL_GENERATIONS: "sm_80 sm_90", the generations with device code.
+# The architectures are those of FALLOW_KERNEL_GENERATIONS that this nvcc supports, and PTX of the first and the
+# last of them for generations between and after. The definition (the C twin) specifies every rounding, so
+# the compiler fuses no product with a sum (-fmad=false); a kernel that fuses calls fmaf, as its twin does.
 set(FLW_NVCC_FLAGS)
 set(FALLOW_KERNEL_GENERATIONS "80;90;100" CACHE STRING "Compute capabilities, times ten, that kernels are compiled for")
 find_program(FALLOW_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)

@@ -9,8 +9,8 @@ else()
 endif()
 message(STATUS "fallow: driver types from ${FALLOW_USES_CUDA_H} (cuda.h), sanitizer '${FALLOW_SANITIZE}'")
 
-# A library that hangs functions into threads (thread-specific data), forks or the driver: whoever opened it
-# may close it, and it stays, since they come back to its code.
+# A library that registers functions with threads (thread-specific data), forks or the driver stays loaded
+# after a dlclose, because they will call its code.
 function(flw_stays_loaded name)
   target_link_options(${name} PRIVATE -Wl,-z,nodelete)
 endfunction()

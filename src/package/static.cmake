@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # libfallow.a: the library as one object in an archive, with all that it needs but the C library. The objects
 # are joined by a relocatable link, then every name that is not public becomes local, so that a program may
-# have names of its own like ours. Public names stay visible: FALLOW_API says so when they are compiled.
+# have names of its own like ours. Public names stay visible, by FALLOW_API in the headers.
 if(FALLOW_SANITIZE OR NOT CMAKE_OBJCOPY)
   message(STATUS "fallow: no libfallow.a (not with a sanitizer, nor without objcopy)")
   return()

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """README.md's picture: who holds the memory of the demo trace, of the page that `fallow report` makes of it.
 
-  page_picture.py BUILD            make page.png anew: needs chromium; look at it afterwards
-  page_picture.py --check BUILD    is page.png what this build's page shows?
+  page_picture.py BUILD            generate page.png: needs chromium; check the result by eye
+  page_picture.py --check BUILD    compare page.png with this build's page
 
 What the picture was made of, the report's list of owners, is kept in the file as a comment (a tEXt chunk) and
 compared first, which needs no browser. Where there is one the picture is made anew and compared tile by tile, so that
@@ -99,15 +99,15 @@ def check(build):
         text = report(build, page)
         shown = None if browser is None else shoot(browser, page)
     if not kept or kept[0][len(KEYWORD) :].decode("latin-1") != text:
-        print("page.png is stale; page_picture.py makes it anew. It was made of\n%s\nand the report says\n%s" %
-              (kept[0][len(KEYWORD) :].decode("latin-1") if kept else "nothing that is known", text), file=sys.stderr)
+        print("page.png is stale; page_picture.py generates it. It was generated from\n%s\nand the report has\n%s" %
+              (kept[0][len(KEYWORD) :].decode("latin-1") if kept else "nothing", text), file=sys.stderr)
         return 1
     print("page.png is of these numbers:\n" + text)
     if shown is None:
-        print("no chromium here: what it shows is not compared")
+        print("no chromium here: the picture is not compared")
         return 0
     share = differ(chromium.Picture(data), chromium.Picture(shown))
-    print("%.1f %% of it differ from what the page shows" % (100 * share))
+    print("%.1f %% of page.png differ from the page" % (100 * share))
     if share > STALE_TILES:
         print("page.png is stale: page_picture.py makes it anew", file=sys.stderr)
         return 1

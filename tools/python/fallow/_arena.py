@@ -316,7 +316,7 @@ class View:
         """Return a capsule for the consumer. `stream`: the consumer's stream, which must be the lease's or joined;
         -1: the consumer orders the accesses itself."""
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
-            raise BufferError("a region is exported where it lies: it is neither copied nor moved")
+            raise BufferError("a region is exported in place, neither copied nor moved")
         lease = self._lease
         if stream != -1 and same_stream(stream) not in lease._streams:
             raise BufferError("the lease is on stream %#x, the consumer on %#x: begin the lease on the consumer's "

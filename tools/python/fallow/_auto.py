@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Enable Fallow in the frameworks that FALLOW_AUTO names, right after the program has imported them.
 
-fallow.pth imports this module at Python's start if FALLOW_AUTO is set. A failure prints one line, and the program goes
-on with the framework's own allocator."""
+fallow.pth imports this module at Python's start if FALLOW_AUTO is set. A failure prints one line, and the program
+continues with the framework's own allocator."""
 from __future__ import annotations
 
 import os
@@ -38,7 +38,7 @@ class _Loader:
         self._finder, self._loader = finder, loader
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # a copy asks before it has a loader
+        if name.startswith("__"):  # a copy is queried before it has a loader
             raise AttributeError(name)
         return getattr(self._loader, name)
 

@@ -14,7 +14,7 @@ def enable_cupy(**settings: Unpack[Settings]) -> Any:
 
     `settings` are those of configure(). CuPy names no stream when it frees, so Fallow reuses a block when all work
     submitted to the context before its free is complete. Announce captures with capturing(). Out of memory raises
-    CuPy's OutOfMemoryError; report() tells why."""
+    CuPy's OutOfMemoryError; report() gives the reason."""
     cupy = framework("cupy", "enable_cupy()")
     configure_with(settings)
     memory = cupy.cuda.memory

@@ -99,7 +99,7 @@ class OomWatch:
         try:
             sys.stderr.write("fallow: %s\n" % text)
             sys.stderr.flush()
-        except Exception:  # nowhere to say it
+        except Exception:  # no place for a message
             pass
 
 

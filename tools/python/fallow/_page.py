@@ -25,7 +25,7 @@ def run_report(arguments: Sequence[str], seconds: float | None = None) -> bytes:
     command = _command()
     if command is None:
         raise RuntimeError("the command fallow was not found; install Fallow, or set FALLOW_COMMAND to it")
-    # What this program is preloaded with is not for the command.
+    # The command does not need this program's preloads.
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     try:
         done = subprocess.run([command, "report", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -114,7 +114,7 @@ def allocate(size: int | str, device: int = 0) -> int:
 
     The contents are undefined. No unfinished work uses the memory. It is from the pool of PyTorch, RMM and arenas,
     and the caller's until free(). The call may wait for the device. Inside a capture the block is ordinary memory,
-    not the graph's. MemoryError: no memory within the limit; report() tells why."""
+    not the graph's. MemoryError: no memory within the limit; report() gives the reason."""
     request = _abi.Request(size_bytes=byte_count(size, "size") if size else 0, flags=_abi.FALLOW_REQUEST_EVERY_STREAM)
     address = make("fallow.allocate(%r)" % size, lib().fallow_alloc_request, make_pool(device), ctypes.byref(request),
                    None)

@@ -16,7 +16,7 @@ def mib(count: int) -> str:
 
 
 def oom_report(pool: ctypes.c_void_p) -> _abi.OomReport:
-    """Return what a pool knows of its last failed allocation; size_bytes is 0 if none failed."""
+    """Return a pool's record of its last failed allocation; size_bytes is 0 if none failed."""
     values = _abi.OomReport()
     check(lib().fallow_pool_get_oom_report(pool, ctypes.byref(values)), "fallow.report")
     return values

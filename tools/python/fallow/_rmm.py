@@ -12,8 +12,8 @@ def rmm_resource(device: int = 0, **settings: Unpack[Settings]) -> Any:
     """Return an RMM memory resource whose memory is Fallow's. `settings` are those of configure().
 
     Blocks are reused in the order of the streams that RMM names, which must live as long as the program allocates.
-    Each call passes through Python. MemoryError: no memory within the limit; report() tells why. ImportError: needs
-    RMM 25.12 or newer."""
+    Each call passes through Python. MemoryError: no memory within the limit; report() gives the reason. ImportError:
+    needs RMM 25.12 or newer."""
     rmm = framework("rmm", "rmm_resource()")
     if not hasattr(rmm.pylibrmm.stream.Stream, "__cuda_stream__"):
         raise ImportError("fallow.rmm_resource() needs RMM 25.12 or newer, whose streams have numbers; this is %s"

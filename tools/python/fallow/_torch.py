@@ -60,7 +60,7 @@ def enable_torch(**settings: Unpack[Settings]) -> Any:
 
     Call it right after `import torch`, before anything uses the GPU. `settings` are those of configure(). Blocks are
     reused in stream order, as with PyTorch's own allocator. Out of memory raises torch.OutOfMemoryError; report()
-    tells why. Captures announce themselves. Further calls return the same allocator.
+    gives the reason. Captures announce themselves. Further calls return the same allocator.
 
     The statistics of torch.cuda and torch.accelerator (memory_stats(), max_memory_allocated(), ...) are those of the
     device's pool in stream order, RMM and arenas included. Not counted, so 0: totals of bytes, segments, retries. The
@@ -145,7 +145,7 @@ def torch_mempool(**settings: Unpack[Settings]) -> Any:
     Use it instead of enable_torch(). use_mem_pool() covers allocations of its own thread only, not those of a backward
     pass, which runs in threads of PyTorch.
 
-    Statistics, snapshots and graph trees of PyTorch go on working. `settings` are those of configure(). Segments are
+    Statistics, snapshots and graph trees of PyTorch keep working. `settings` are those of configure(). Segments are
     in context order: Fallow reuses one when all work submitted to the context before its free is complete.
     ImportError: needs PyTorch 2.5 or newer with CUDA. RuntimeError: enable_torch() was called."""
     torch = framework("torch", "torch_mempool()")
