@@ -473,7 +473,7 @@ DATA = "JSON.parse(document.getElementById('data').textContent)"
 
 def look_at_block(page, where):
     """Check that a click or a tap on the largest owner's block shows the block's stack, and that two fingers zoom."""
-    place, top = sum(size for _, size in OWNERS[:-1]), page.evaluate(DATA + ".sheets[0].heap.bytes")
+    place, top = sum(size for _, size in OWNERS[:-1]), page.evaluate(DATA + ".analyses[0].heap.bytes")
     plot = page.evaluate(WINDOW % HEAP)
     name, size = OWNERS[-1]
     x, y = plot["left"] + plot["width"] / 2, plot["top"] + plot["height"] * (1 - (place + size / 2) / top)

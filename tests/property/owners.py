@@ -581,7 +581,7 @@ def says_oom(tool, path, folder):
     figures = {words: key for words, key in figures.items() if oom[key] is not None}
     missing = [words for words, key in figures.items() if words.format(in_words(oom[key])) not in screen]
     missing += [] if text_of(oom["owner"] or "")[:40] in screen else ["owner"]
-    missing += [] if data["sheets"][0]["report"]["out_of_memory"] == oom else ["page"]
+    missing += [] if data["analyses"][0]["report"]["out_of_memory"] == oom else ["page"]
     for words in missing:
         print(f"{path}: not said: {words}", oom)
     return not missing

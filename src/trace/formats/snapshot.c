@@ -16,7 +16,7 @@
 #include "trace/formats/pytorch.h"
 #include "trace/formats/pytorch_words.h"
 #include "trace/io/jsonwriter.h"
-#include "trace/trace/remains.h"
+#include "trace/trace/final_heap.h"
 
 #define BATCH 1000 /* items of a list between two marks, as in Python */
 
@@ -32,7 +32,7 @@
 struct writer {
     FILE *file;
     const struct flw_trace *trace;
-    struct flw_remains remains;
+    struct flw_final_heap heap;
     /* Numbers in the pickle's memo; 0: not written yet. */
     uint32_t word_places[WORD_COUNT], *stack_places, *frame_places;
     struct flw_addressmap text_places;
@@ -198,7 +198,7 @@ static bool is_written(const struct writer *w, uint8_t op)
 {
     bool is_segment = op >= FLW_TRACE_SEGMENT_ALLOC && op <= FLW_TRACE_SEGMENT_UNMAP;
     return op <= FLW_TRACE_MARK && op != FLW_TRACE_USE &&
-           (!is_segment || w->remains.has_recorded_segments);
+           (!is_segment || w->heap.has_recorded_segments);
 }
 
 /* Write the free bytes. PyTorch's own reader needs a number there; for an unknown one it prints "nan". */
@@ -241,8 +241,7 @@ static void put_event(struct writer *w, const struct flw_trace_event *event, uin
     if (op == FLW_TRACE_OOM) {
         put_device_free(w);
     } else {
-        put_number_pair(w, WORD_ADDR,
-                        has_block ? w->remains.addresses[event->block] : event->address);
+        put_number_pair(w, WORD_ADDR, has_block ? w->heap.addresses[event->block] : event->address);
     }
     put_number_pair(w, WORD_SIZE, event->size_bytes);
     put_number_pair(w, WORD_STREAM, handle);
@@ -274,7 +273,7 @@ static void put_events(struct writer *w)
         w->pool = flw_trace_walk_context(w->trace, &walk, record)->pool;
         w->remark = flw_trace_walk_remark(w->trace, &walk, record);
         put_event(w, event, event->op, stack, number++);
-        if (event->op == FLW_TRACE_FREE && !w->remains.has_done) {
+        if (event->op == FLW_TRACE_FREE && !w->heap.has_done) {
             put_event(w, event, FLW_TRACE_FREE_DONE, stack, number++);
         }
     }
@@ -335,21 +334,21 @@ struct extent {
 /* Get the extent of block number `at`, rounded up as far as there is room. Returns false after the segment's end. */
 static bool get_extent(const struct writer *w, size_t at, uint64_t segment_end, struct extent *out)
 {
-    const struct flw_remains *remains = &w->remains;
-    if (at == remains->block_count || remains->blocks[at].address >= segment_end) {
+    const struct flw_final_heap *heap = &w->heap;
+    if (at == heap->block_count || heap->blocks[at].address >= segment_end) {
         return false;
     }
-    const struct flw_trace_block *block = &w->trace->blocks[remains->blocks[at].block];
-    uint64_t address = remains->blocks[at].address;
-    uint64_t next = at + 1 < remains->block_count ? remains->blocks[at + 1].address : segment_end;
+    const struct flw_trace_block *block = &w->trace->blocks[heap->blocks[at].block];
+    uint64_t address = heap->blocks[at].address;
+    uint64_t next = at + 1 < heap->block_count ? heap->blocks[at + 1].address : segment_end;
     uint64_t room = (next < segment_end ? next : segment_end) - address;
-    uint64_t bytes = flw_remains_round(block->size_bytes);
+    uint64_t bytes = flw_final_heap_round(block->size_bytes);
     *out = (struct extent){
         .address = address,
         .bytes = bytes < room ? bytes : room,
         .requested_bytes = block->size_bytes,
         .state = block->freed ? WORD_ACTIVE_PENDING_FREE : WORD_ACTIVE_ALLOCATED,
-        .stack = remains->blocks[at].stack,
+        .stack = heap->blocks[at].stack,
     };
     return true;
 }
@@ -376,7 +375,7 @@ static void put_blocks(struct writer *w, const struct flw_trace_segment *segment
     struct extent hole = {.address = segment->address, .state = WORD_INACTIVE}, extent;
     put_word(w, WORD_BLOCKS);
     put_codes(w, LIST);
-    for (size_t at = flw_remains_find(&w->remains, segment->address);
+    for (size_t at = flw_final_heap_find(&w->heap, segment->address);
          get_extent(w, at, end, &extent); at++) {
         hole.bytes = extent.address - hole.address;
         put_extent(w, hole, &number);
@@ -393,7 +392,7 @@ static void put_sums(struct writer *w, const struct flw_trace_segment *segment)
     uint64_t end = segment->address + segment->size_bytes;
     uint64_t allocated = 0, active = 0, requested = 0;
     struct extent extent;
-    for (size_t at = flw_remains_find(&w->remains, segment->address);
+    for (size_t at = flw_final_heap_find(&w->heap, segment->address);
          get_extent(w, at, end, &extent); at++) {
         bool is_live = extent.state == WORD_ACTIVE_ALLOCATED;
         allocated += is_live ? extent.bytes : 0;
@@ -429,8 +428,8 @@ static void put_snapshot(struct writer *w)
     put_codes(w, DICT);
     put_word(w, WORD_SEGMENTS);
     put_codes(w, LIST);
-    for (size_t i = 0; i < w->remains.segment_count; i++) {
-        put_segment(w, &w->remains.segments[i], i);
+    for (size_t i = 0; i < w->heap.segment_count; i++) {
+        put_segment(w, &w->heap.segments[i], i);
     }
     put_codes(w, LIST_END);
     put_device_traces(w);
@@ -448,11 +447,11 @@ const char *flw_pytorch_print(const struct flw_trace *trace, FILE *file)
     for (size_t i = 0; i < trace->context_count; i++) {
         w.has_pools |= trace->contexts[i].pool != 0;
     }
-    if (w.stack_places != NULL && w.frame_places != NULL && flw_remains_init(&w.remains, trace)) {
+    if (w.stack_places != NULL && w.frame_places != NULL && flw_final_heap_init(&w.heap, trace)) {
         put_snapshot(&w);
         reason = w.lacks_memory ? FLW_TRACE_NO_MEMORY : NULL;
     }
-    flw_remains_finish(&w.remains);
+    flw_final_heap_finish(&w.heap);
     flw_addressmap_finish(&w.text_places);
     free(w.stack_places);
     free(w.frame_places);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# `fallow report` from outside, and what its page and its sheets are made of.
+# `fallow report` from outside, and what its page and its analyses are made of.
 set(tool ${PROJECT_SOURCE_DIR}/tools/fallow)
 if(TARGET fallow)
   flw_add_test(unit report SOURCES test_report.c DEPENDS fallow fallow-simcuda
@@ -12,8 +12,8 @@ if(TARGET fallow)
     INCLUDES ${PROJECT_SOURCE_DIR}/tests/unit/trace ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
   flw_add_test(unit report_page SOURCES test_report_page.c ${tool}/report/heapview.c LIBRARIES flw_page flw_trace flw_base)
 endif()
-flw_add_test(unit sheet INCLUDES ${tool} LIBRARIES flw_tool flw_trace flw_base
-  SOURCES test_sheet.c ${tool}/report/heapview.c ${tool}/report/owner.c ${tool}/report/sheet.c
+flw_add_test(unit analysis INCLUDES ${tool} LIBRARIES flw_tool flw_trace flw_base
+  SOURCES test_analysis.c ${tool}/report/heapview.c ${tool}/report/owner.c ${tool}/report/analysis.c
     ${tool}/common/program.c)
 flw_add_test(unit packing INCLUDES ${tool} LIBRARIES flw_base
   SOURCES test_packing.c ${tool}/report/packing.c ${tool}/common/tool_host.c)

@@ -3,7 +3,7 @@
  * `fallow report` from outside: the numbers for a trace small enough to know by heart, golden text,
  * JSON and CSV of a generated one, thresholds, baselines, folders, and what it says to wrong command
  * lines, files and outputs. FALLOW_COMMAND names the program, FALLOW_GOLDEN the folder of golden
- * files, FALLOW_DEMO the demo trace, FALLOW_CORPUS the corpus of the fuzzers. Builds with FALLOW_CHECK_LEVEL 2 recompute every sheet's
+ * files, FALLOW_DEMO the demo trace, FALLOW_CORPUS the corpus of the fuzzers. Builds with FALLOW_CHECK_LEVEL 2 recompute every analysis's
  * invariants as they go.
  *
  * When a golden file has to change: `fallow report pin.ftext PIN_OPTIONS` with the options below,
@@ -175,7 +175,7 @@ static void a_terminal_has_colour_unless_it_is_refused(void **state)
     assert_null(strstr(out_text, "\033"));
 }
 
-static void every_sheet_of_the_demo_and_of_generated_traces_is_valid(void **state)
+static void every_analysis_of_the_demo_and_of_generated_traces_is_valid(void **state)
 {
     if (getenv("FALLOW_DEMO") == NULL) {
         skip();
@@ -592,7 +592,7 @@ int main(void)
         cmocka_unit_test(the_screen_fits_80_columns_of_ascii),
         cmocka_unit_test(the_screen_of_the_demo_begins_with_its_owners),
         cmocka_unit_test(a_terminal_has_colour_unless_it_is_refused),
-        cmocka_unit_test(every_sheet_of_the_demo_and_of_generated_traces_is_valid),
+        cmocka_unit_test(every_analysis_of_the_demo_and_of_generated_traces_is_valid),
         cmocka_unit_test(what_the_fuzzers_found_worth_keeping_is_reported),
         cmocka_unit_test(a_folder_is_a_table_with_a_page_a_trace),
         cmocka_unit_test(a_broken_threshold_is_one_line_and_exit_code_1),

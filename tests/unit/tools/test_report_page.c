@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the page of a sheet: complete, safe and bounded. The sheet here is made up and as full as possible.
+ * Owns: the page of an analysis: complete, safe and bounded. The analysis here is made up and as full as possible.
  */
 #include "support/test.h"
 
@@ -20,22 +20,22 @@
 
 struct made {
     struct flw_trace trace;
-    struct flw_sheet sheet;
-    struct flw_sheet_policy policies[POLICIES];
+    struct flw_analysis analysis;
+    struct flw_analysis_policy policies[POLICIES];
     struct flw_run_result results[POLICIES];
     struct flw_policy policy;
-    struct flw_sheet_frame frames[FRAMES];
-    uint64_t first_op[FLW_SHEET_COLUMNS + 1], time_ns[FLW_SHEET_COLUMNS + 1];
-    struct flw_sheet_range requested[FLW_SHEET_COLUMNS], block[FLW_SHEET_COLUMNS];
-    struct flw_sheet_range reserved[FLW_SHEET_COLUMNS];
-    struct flw_sheet_owner owners[FLW_SHEET_OWNERS];
-    struct flw_sheet_left left[FLW_SHEET_OWNERS];
-    uint64_t high[FLW_SHEET_BANDS][FLW_SHEET_COLUMNS];
-    struct flw_sheet_holes holes[FLW_SHEET_HOLE_COLUMNS];
-    struct flw_sheet_segment segments[64];
-    struct flw_sheet_block blocks[FLW_SHEET_RECTANGLES];
-    struct flw_sheet_rectangle rectangles[FLW_SHEET_RECTANGLES];
-    struct flw_sheet_mark marks[40];
+    struct flw_analysis_frame frames[FRAMES];
+    uint64_t first_op[FLW_ANALYSIS_COLUMNS + 1], time_ns[FLW_ANALYSIS_COLUMNS + 1];
+    struct flw_analysis_range requested[FLW_ANALYSIS_COLUMNS], block[FLW_ANALYSIS_COLUMNS];
+    struct flw_analysis_range reserved[FLW_ANALYSIS_COLUMNS];
+    struct flw_analysis_owner owners[FLW_ANALYSIS_OWNERS];
+    struct flw_analysis_left left[FLW_ANALYSIS_OWNERS];
+    uint64_t high[FLW_ANALYSIS_BANDS][FLW_ANALYSIS_COLUMNS];
+    struct flw_analysis_holes holes[FLW_ANALYSIS_HOLE_COLUMNS];
+    struct flw_analysis_segment segments[64];
+    struct flw_analysis_block blocks[FLW_ANALYSIS_RECTANGLES];
+    struct flw_analysis_rectangle rectangles[FLW_ANALYSIS_RECTANGLES];
+    struct flw_analysis_mark marks[40];
 };
 
 static struct flw_program program = {.max_live_bytes = UINT64_C(60000) << 20};
@@ -51,20 +51,20 @@ static const char evil[] = "</style><script>alert('x')</script>&\"\xff\x01\xc3\x
 
 static void make_series(struct made *made, uint64_t *random)
 {
-    for (size_t i = 0; i <= FLW_SHEET_COLUMNS; i++) {
+    for (size_t i = 0; i <= FLW_ANALYSIS_COLUMNS; i++) {
         made->first_op[i] = i * 5000;
         made->time_ns[i] = i * i * 1000;
     }
-    for (size_t i = 0; i < FLW_SHEET_COLUMNS; i++) {
+    for (size_t i = 0; i < FLW_ANALYSIS_COLUMNS; i++) {
         uint64_t high = (1000 + next_random(random) % 60000) * MIB;
-        made->requested[i] = (struct flw_sheet_range){high / 2, high};
-        made->block[i] = (struct flw_sheet_range){high / 2, high + high / 16};
-        made->reserved[i] = (struct flw_sheet_range){high, high + high / 8};
-        for (size_t c = 0; c < FLW_SHEET_BANDS; c++) {
+        made->requested[i] = (struct flw_analysis_range){high / 2, high};
+        made->block[i] = (struct flw_analysis_range){high / 2, high + high / 16};
+        made->reserved[i] = (struct flw_analysis_range){high, high + high / 8};
+        for (size_t c = 0; c < FLW_ANALYSIS_BANDS; c++) {
             made->high[c][i] = next_random(random) % (9000 * MIB);
         }
     }
-    for (size_t c = 0; c < FLW_SHEET_HOLE_COLUMNS; c++) {
+    for (size_t c = 0; c < FLW_ANALYSIS_HOLE_COLUMNS; c++) {
         for (size_t bin = 9; bin < 40; bin++) {
             made->holes[c].bytes[bin] = next_random(random) % (100 * MIB);
         }
@@ -76,38 +76,38 @@ static void make_blocks(struct made *made, uint64_t *random)
 {
     for (size_t i = 0; i < 64; i++) {
         made->segments[i] =
-            (struct flw_sheet_segment){.address = (i + 1) << 32, .bytes = 900 * MIB};
+            (struct flw_analysis_segment){.address = (i + 1) << 32, .bytes = 900 * MIB};
     }
-    for (size_t i = 0; i < FLW_SHEET_RECTANGLES; i++) {
-        uint64_t address = ((i * 64 / FLW_SHEET_RECTANGLES + 1) << 32) + (i % 312) * 2 * MIB;
+    for (size_t i = 0; i < FLW_ANALYSIS_RECTANGLES; i++) {
+        uint64_t address = ((i * 64 / FLW_ANALYSIS_RECTANGLES + 1) << 32) + (i % 312) * 2 * MIB;
         uint64_t bytes = 1 + next_random(random) % (2 * MIB);
         uint64_t begin = next_random(random) % 9000000;
-        made->blocks[i] = (struct flw_sheet_block){.address = address,
-                                                   .requested_bytes = bytes,
-                                                   .block_bytes = bytes + bytes / 8,
-                                                   .block = (uint32_t)i,
-                                                   .is_pending = i % 50 == 0};
+        made->blocks[i] = (struct flw_analysis_block){.address = address,
+                                                      .requested_bytes = bytes,
+                                                      .block_bytes = bytes + bytes / 8,
+                                                      .block = (uint32_t)i,
+                                                      .is_pending = i % 50 == 0};
         made->rectangles[i] =
-            (struct flw_sheet_rectangle){.address = address,
-                                         .bytes = bytes << (i % 9),
-                                         .begin_op = begin,
-                                         .end_op = begin + 1 + next_random(random) % 900000,
-                                         .block = (uint32_t)i};
+            (struct flw_analysis_rectangle){.address = address,
+                                            .bytes = bytes << (i % 9),
+                                            .begin_op = begin,
+                                            .end_op = begin + 1 + next_random(random) % 900000,
+                                            .block = (uint32_t)i};
     }
 }
 
 static void make_policies(struct made *made)
 {
     for (size_t i = 0; i < FRAMES; i++) {
-        made->frames[i] = (struct flw_sheet_frame){.op = i,
-                                                   .requested_bytes = 1 << 30,
-                                                   .reserved_bytes = 2u << 30,
-                                                   .hole_count = 7,
-                                                   .segments = made->segments,
-                                                   .segment_count = 64,
-                                                   .blocks = made->blocks,
-                                                   .block_count = FLW_SHEET_RECTANGLES};
-        snprintf(made->frames[i].name, FLW_SHEET_NAME_BYTES, "moment %zu", i);
+        made->frames[i] = (struct flw_analysis_frame){.op = i,
+                                                      .requested_bytes = 1 << 30,
+                                                      .reserved_bytes = 2u << 30,
+                                                      .hole_count = 7,
+                                                      .segments = made->segments,
+                                                      .segment_count = 64,
+                                                      .blocks = made->blocks,
+                                                      .block_count = FLW_ANALYSIS_RECTANGLES};
+        snprintf(made->frames[i].name, FLW_ANALYSIS_NAME_BYTES, "moment %zu", i);
     }
     for (size_t i = 0; i < POLICIES; i++) {
         made->results[i] =
@@ -119,24 +119,24 @@ static void make_policies(struct made *made)
                                     .statistics = {.peak_reserved_bytes = 67000 * MIB},
                                     .all = {.alloc_count = 1000, .wait_count = i},
                                     .failure_count = 3};
-        struct flw_sheet_policy *policy = &made->policies[i];
-        *policy = (struct flw_sheet_policy){.result = &made->results[i],
-                                            .has_series = true,
-                                            .requested = made->requested,
-                                            .block = made->block,
-                                            .reserved = made->reserved,
-                                            .block_at_peak_bytes = 62000 * MIB,
-                                            .first_failure_op = 5,
-                                            .first_failure_bytes = 77 * MIB,
-                                            .latency_count = FLW_SHEET_LATENCIES,
-                                            .hole_column_count = FLW_SHEET_HOLE_COLUMNS,
-                                            .holes = made->holes,
-                                            .frames = made->frames,
-                                            .frame_count = FRAMES,
-                                            .rectangles = made->rectangles,
-                                            .rectangle_count = FLW_SHEET_RECTANGLES};
+        struct flw_analysis_policy *policy = &made->policies[i];
+        *policy = (struct flw_analysis_policy){.result = &made->results[i],
+                                               .has_series = true,
+                                               .requested = made->requested,
+                                               .block = made->block,
+                                               .reserved = made->reserved,
+                                               .block_at_peak_bytes = 62000 * MIB,
+                                               .first_failure_op = 5,
+                                               .first_failure_bytes = 77 * MIB,
+                                               .latency_count = FLW_ANALYSIS_LATENCIES,
+                                               .hole_column_count = FLW_ANALYSIS_HOLE_COLUMNS,
+                                               .holes = made->holes,
+                                               .frames = made->frames,
+                                               .frame_count = FRAMES,
+                                               .rectangles = made->rectangles,
+                                               .rectangle_count = FLW_ANALYSIS_RECTANGLES};
         snprintf(policy->label, sizeof policy->label, "policy %zu %.30s", i, evil);
-        for (uint32_t q = 0; q < FLW_SHEET_LATENCIES; q++) {
+        for (uint32_t q = 0; q < FLW_ANALYSIS_LATENCIES; q++) {
             policy->latency_ns[q] = (float)(20 + q * q);
         }
     }
@@ -144,28 +144,29 @@ static void make_policies(struct made *made)
 
 static void make_holdings(struct made *made)
 {
-    struct flw_sheet *sheet = &made->sheet;
-    sheet->owner_rule = (char *)(uintptr_t)evil;
-    sheet->stretch_count = FLW_SHEET_STRETCHES;
-    for (size_t i = 0; i < FLW_SHEET_STRETCHES; i++) {
-        sheet->stretches[i] = (struct flw_sheet_stretch){.end_op = (i + 1) * 1000000,
-                                                         .left_bytes = FLW_SHEET_OWNERS * MIB};
-        snprintf(sheet->stretches[i].name, FLW_SHEET_NAME_BYTES, "tenth %zu", i + 1);
+    struct flw_analysis *analysis = &made->analysis;
+    analysis->owner_rule = (char *)(uintptr_t)evil;
+    analysis->stretch_count = FLW_ANALYSIS_STRETCHES;
+    for (size_t i = 0; i < FLW_ANALYSIS_STRETCHES; i++) {
+        analysis->stretches[i] = (struct flw_analysis_stretch){
+            .end_op = (i + 1) * 1000000, .left_bytes = FLW_ANALYSIS_OWNERS * MIB};
+        snprintf(analysis->stretches[i].name, FLW_ANALYSIS_NAME_BYTES, "tenth %zu", i + 1);
     }
-    for (size_t i = 0; i < FLW_SHEET_OWNERS; i++) {
-        made->owners[i] = (struct flw_sheet_owner){.bytes = FLW_SHEET_STRETCHES * MIB, .count = 10};
-        snprintf(made->owners[i].name, FLW_SHEET_NAME_BYTES, "%s", evil);
-        for (size_t s = 0; s < FLW_SHEET_STRETCHES; s++) {
+    for (size_t i = 0; i < FLW_ANALYSIS_OWNERS; i++) {
+        made->owners[i] =
+            (struct flw_analysis_owner){.bytes = FLW_ANALYSIS_STRETCHES * MIB, .count = 10};
+        snprintf(made->owners[i].name, FLW_ANALYSIS_NAME_BYTES, "%s", evil);
+        for (size_t s = 0; s < FLW_ANALYSIS_STRETCHES; s++) {
             made->left[i].bytes[s] = MIB;
         }
     }
-    for (size_t moment = 0; moment < FLW_SHEET_MOMENT_COUNT; moment++) {
-        sheet->holdings[moment] =
-            (struct flw_sheet_holding){.bytes = FLW_SHEET_OWNERS * FLW_SHEET_STRETCHES * MIB,
-                                       .count = FLW_SHEET_OWNERS * 10,
-                                       .owners = made->owners,
-                                       .owner_count = FLW_SHEET_OWNERS,
-                                       .left = moment == FLW_SHEET_SURVIVORS ? made->left : NULL};
+    for (size_t moment = 0; moment < FLW_ANALYSIS_MOMENT_COUNT; moment++) {
+        analysis->holdings[moment] = (struct flw_analysis_holding){
+            .bytes = FLW_ANALYSIS_OWNERS * FLW_ANALYSIS_STRETCHES * MIB,
+            .count = FLW_ANALYSIS_OWNERS * 10,
+            .owners = made->owners,
+            .owner_count = FLW_ANALYSIS_OWNERS,
+            .left = moment == FLW_ANALYSIS_SURVIVORS ? made->left : NULL};
     }
 }
 
@@ -183,54 +184,54 @@ static struct made *make_full(void)
     make_policies(made);
     made->policy.name = "made";
     made->policy.allocates = true;
-    struct flw_sheet *sheet = &made->sheet;
-    *sheet = (struct flw_sheet){.trace = &made->trace,
-                                .program = &program,
-                                .lag_units = 5000000,
-                                .without_wait_bytes = 62000 * MIB,
-                                .is_by_time = true,
-                                .op_count = 10000000,
-                                .has_times = true,
-                                .columns = {.count = FLW_SHEET_COLUMNS,
-                                            .first_op = made->first_op,
-                                            .time_ns = made->time_ns},
-                                .policies = made->policies,
-                                .policy_count = POLICIES,
-                                .marks = made->marks,
-                                .mark_count = 40};
-    snprintf(sheet->title, sizeof sheet->title, "%s", evil);
-    snprintf(sheet->verdict, sizeof sheet->verdict, "%s", evil);
+    struct flw_analysis *analysis = &made->analysis;
+    *analysis = (struct flw_analysis){.trace = &made->trace,
+                                      .program = &program,
+                                      .lag_units = 5000000,
+                                      .without_wait_bytes = 62000 * MIB,
+                                      .is_by_time = true,
+                                      .op_count = 10000000,
+                                      .has_times = true,
+                                      .columns = {.count = FLW_ANALYSIS_COLUMNS,
+                                                  .first_op = made->first_op,
+                                                  .time_ns = made->time_ns},
+                                      .policies = made->policies,
+                                      .policy_count = POLICIES,
+                                      .marks = made->marks,
+                                      .mark_count = 40};
+    snprintf(analysis->title, sizeof analysis->title, "%s", evil);
+    snprintf(analysis->verdict, sizeof analysis->verdict, "%s", evil);
     for (size_t i = 0; i < 40; i++) {
         made->marks[i].begin_op = i * 250000;
         made->marks[i].end_op = i * 250000 + 200000;
-        snprintf(made->marks[i].name, FLW_SHEET_NAME_BYTES, "%s", evil);
+        snprintf(made->marks[i].name, FLW_ANALYSIS_NAME_BYTES, "%s", evil);
     }
     make_holdings(made);
-    for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
-        sheet->category_count[kind] = FLW_SHEET_CATEGORIES;
-        sheet->band_count[kind] = FLW_SHEET_BANDS;
-        for (size_t b = 0; b < FLW_SHEET_BANDS; b++) {
-            sheet->bands[kind][b].held_bytes = made->high[b];
-            snprintf(sheet->bands[kind][b].name, FLW_SHEET_NAME_BYTES, "%s", evil);
+    for (size_t kind = 0; kind < FLW_ANALYSIS_KIND_COUNT; kind++) {
+        analysis->category_count[kind] = FLW_ANALYSIS_CATEGORIES;
+        analysis->band_count[kind] = FLW_ANALYSIS_BANDS;
+        for (size_t b = 0; b < FLW_ANALYSIS_BANDS; b++) {
+            analysis->bands[kind][b].held_bytes = made->high[b];
+            snprintf(analysis->bands[kind][b].name, FLW_ANALYSIS_NAME_BYTES, "%s", evil);
         }
     }
-    for (size_t s = 0; s < FLW_SHEET_SIZE_BINS; s++) {
-        sheet->size_count[s] = s;
-        sheet->size_bytes[s] = s << s % 30;
-        for (size_t l = 0; l < FLW_SHEET_LIFE_BINS; l++) {
-            sheet->life_count[l] = l + 1;
-            sheet->size_life[s][l] = (uint32_t)(s * l);
+    for (size_t s = 0; s < FLW_ANALYSIS_SIZE_BINS; s++) {
+        analysis->size_count[s] = s;
+        analysis->size_bytes[s] = s << s % 30;
+        for (size_t l = 0; l < FLW_ANALYSIS_LIFE_BINS; l++) {
+            analysis->life_count[l] = l + 1;
+            analysis->size_life[s][l] = (uint32_t)(s * l);
         }
     }
     return made;
 }
 
-static char *write_page(const struct flw_sheet *sheet, size_t *out_length)
+static char *write_page(const struct flw_analysis *analysis, size_t *out_length)
 {
     char *text = NULL;
     FILE *file = open_memstream(&text, out_length);
     assert_non_null(file);
-    assert_true(flw_page_write(sheet, "", file));
+    assert_true(flw_page_write(analysis, "", file));
     assert_int_equal(fclose(file), 0);
     return text;
 }
@@ -273,7 +274,7 @@ static void the_fullest_page_is_whole_safe_and_bounded(void **state)
 {
     struct made *made = make_full();
     size_t length = 0;
-    char *text = write_page(&made->sheet, &length);
+    char *text = write_page(&made->analysis, &length);
     assert_safe(text);
     assert_true(count_of(text, "&lt;script&gt;alert(&#39;x&#39;)") >= 10); /* in the tables */
     assert_true(count_of(text, "\\u003cscript>alert(") >= 10);             /* in the data */
@@ -285,10 +286,10 @@ static void the_fullest_page_is_whole_safe_and_bounded(void **state)
 }
 
 /* Return the part of the picture that merged blocks take: rows of cells and their level, of which 35 is full. */
-static double merged_share(const struct flw_sheet *sheet)
+static double merged_share(const struct flw_analysis *analysis)
 {
     size_t length = 0;
-    char *text = write_page(sheet, &length);
+    char *text = write_page(analysis, &length);
     char *at = strstr(text, "\"dots\":\"");
     double cells = 0, full = 0;
     assert_non_null(at);
@@ -305,36 +306,37 @@ static double merged_share(const struct flw_sheet *sheet)
 static void merged_blocks_take_their_share_of_the_picture(void **state)
 {
     struct made *made = make_full();
-    struct flw_sheet_policy *policy = &made->policies[0];
-    double *byte_ops = calloc(FLW_SHEET_LANE_COLUMNS, sizeof *byte_ops);
-    double full = 512.0 * MIB * 10000000 / FLW_SHEET_LANE_COLUMNS; /* of one column of the lane */
-    struct flw_sheet_lane lane = {
+    struct flw_analysis_policy *policy = &made->policies[0];
+    double *byte_ops = calloc(FLW_ANALYSIS_LANE_COLUMNS, sizeof *byte_ops);
+    double full =
+        512.0 * MIB * 10000000 / FLW_ANALYSIS_LANE_COLUMNS; /* of one column of the lane */
+    struct flw_analysis_lane lane = {
         .begin = 4096 + 1024 * MIB, .end = 4096 + 1536 * MIB, .byte_ops = byte_ops};
     assert_non_null(byte_ops);
-    made->rectangles[0] = (struct flw_sheet_rectangle){
+    made->rectangles[0] = (struct flw_analysis_rectangle){
         .address = 4096, .bytes = 1024 * MIB, .begin_op = 0, .end_op = 10000000};
-    for (size_t column = 0; column < FLW_SHEET_LANE_COLUMNS; column++) {
-        byte_ops[column] = column < FLW_SHEET_LANE_COLUMNS / 2 ? full : 0.4 * full;
+    for (size_t column = 0; column < FLW_ANALYSIS_LANE_COLUMNS; column++) {
+        byte_ops[column] = column < FLW_ANALYSIS_LANE_COLUMNS / 2 ? full : 0.4 * full;
     }
     policy->rectangle_count = 1;
     policy->left_out_count = 123456;
     policy->lanes = &lane;
     policy->lane_count = 1;
-    double share = merged_share(&made->sheet);
+    double share = merged_share(&made->analysis);
     print_message("0.7 of the upper third live, %.3f of all are shown\n", share);
     assert_true(fabs(share - 0.7 / 3) < 0.005);
     policy->lane_count = 0;
-    assert_true(merged_share(&made->sheet) == 0);
+    assert_true(merged_share(&made->analysis) == 0);
     free(byte_ops);
     free(made);
 }
 
-static void the_same_sheet_makes_the_same_page(void **state)
+static void the_same_analysis_makes_the_same_page(void **state)
 {
     struct made *made = make_full();
     size_t first_length = 0, second_length = 0;
-    char *first = write_page(&made->sheet, &first_length);
-    char *second = write_page(&made->sheet, &second_length);
+    char *first = write_page(&made->analysis, &first_length);
+    char *second = write_page(&made->analysis, &second_length);
     assert_int_equal(first_length, second_length);
     assert_memory_equal(first, second, first_length);
     free(first);
@@ -342,12 +344,12 @@ static void the_same_sheet_makes_the_same_page(void **state)
     free(made);
 }
 
-static void an_empty_sheet_has_a_page(void **state)
+static void an_empty_analysis_has_a_page(void **state)
 {
     struct flw_trace trace = {0};
-    struct flw_sheet sheet = {.trace = &trace, .program = &program};
+    struct flw_analysis analysis = {.trace = &trace, .program = &program};
     size_t length = 0;
-    char *text = write_page(&sheet, &length);
+    char *text = write_page(&analysis, &length);
     assert_safe(text);
     free(text);
 }
@@ -357,12 +359,12 @@ static void a_policy_that_did_not_run_says_why(void **state)
     struct flw_trace trace = {0};
     struct flw_policy none = {.name = "none"};
     struct flw_run_result result = {.policy = &none, .message = "policy none: <no> & never"};
-    struct flw_sheet_policy policy = {
+    struct flw_analysis_policy policy = {
         .result = &result, .label = "none", .first_failure_op = FLW_UNKNOWN};
-    struct flw_sheet sheet = {
+    struct flw_analysis analysis = {
         .trace = &trace, .program = &program, .policies = &policy, .policy_count = 1};
     size_t length = 0;
-    char *text = write_page(&sheet, &length);
+    char *text = write_page(&analysis, &length);
     assert_safe(text);
     assert_int_equal(count_of(text, "policy none: \\u003cno> & never"), 1);
     free(text);
@@ -373,8 +375,8 @@ static void a_disk_that_is_full_is_noticed(void **state)
     struct made *made = make_full();
     FILE *full = fopen("/dev/full", "w");
     assert_non_null(full);
-    assert_false(flw_page_write(&made->sheet, "", full));
-    assert_false(flw_page_write_landing(&made->sheet, 1, (const char *[]){NULL}, NULL, full));
+    assert_false(flw_page_write(&made->analysis, "", full));
+    assert_false(flw_page_write_landing(&made->analysis, 1, (const char *[]){NULL}, NULL, full));
     (void)fclose(full);
     free(made);
 }
@@ -383,19 +385,19 @@ static void the_landing_page_links_to_each_trace(void **state)
 {
     struct made *made = make_full();
     const char *links[] = {"a b\".html", NULL}; /* the second trace has no page of its own */
-    struct flw_sheet *sheets = calloc(2, sizeof *sheets);
+    struct flw_analysis *analyses = calloc(2, sizeof *analyses);
     char job[] = "rank 3 <b>\n 5 & 6";
     char source[] = "/a/folder/rank.pickle";
     made->trace.source = source;
     made->results[1].statistics.peak_reserved_bytes = 66023 * MIB;
-    made->sheet.reference = &made->policies[0];
-    made->sheet.best = &made->policies[1];
-    assert_non_null(sheets);
-    sheets[0] = sheets[1] = made->sheet;
+    made->analysis.reference = &made->policies[0];
+    made->analysis.best = &made->policies[1];
+    assert_non_null(analyses);
+    analyses[0] = analyses[1] = made->analysis;
     char *text = NULL;
     size_t length = 0;
     FILE *file = open_memstream(&text, &length);
-    assert_true(flw_page_write_landing(sheets, 2, links, job, file));
+    assert_true(flw_page_write_landing(analyses, 2, links, job, file));
     assert_int_equal(fclose(file), 0);
     assert_safe(text);
     assert_int_equal(count_of(text, "<a href=\"a b&quot;.html\">"), 1); /* without scripts */
@@ -408,7 +410,7 @@ static void the_landing_page_links_to_each_trace(void **state)
         1);
     assert_int_equal(count_of(text, "[70254592000,1.116667]"), 2 * (POLICIES - 1));
     free(text);
-    free(sheets);
+    free(analyses);
     free(made);
 }
 
@@ -429,11 +431,11 @@ static void what_is_no_utf8_is_question_marks(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct flw_trace trace = {0};
-        struct flw_sheet sheet = {.trace = &trace, .program = &program};
+        struct flw_analysis analysis = {.trace = &trace, .program = &program};
         char title[64];
         size_t length = 0;
-        snprintf(sheet.title, sizeof sheet.title, "%s", rows[i].text);
-        char *text = write_page(&sheet, &length);
+        snprintf(analysis.title, sizeof analysis.title, "%s", rows[i].text);
+        char *text = write_page(&analysis, &length);
         snprintf(title, sizeof title, "<title>%s - fallow", rows[i].shown);
         assert_non_null(strstr(text, title));
         free(text);
@@ -458,8 +460,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fullest_page_is_whole_safe_and_bounded),
         cmocka_unit_test(merged_blocks_take_their_share_of_the_picture),
-        cmocka_unit_test(the_same_sheet_makes_the_same_page),
-        cmocka_unit_test(an_empty_sheet_has_a_page),
+        cmocka_unit_test(the_same_analysis_makes_the_same_page),
+        cmocka_unit_test(an_empty_analysis_has_a_page),
         cmocka_unit_test(a_policy_that_did_not_run_says_why),
         cmocka_unit_test(a_disk_that_is_full_is_noticed),
         cmocka_unit_test(the_landing_page_links_to_each_trace),

@@ -326,8 +326,8 @@ static void the_driver_is_not_passed_over(void **state)
 static void write_split(const char *variable, const char *conf, bool is_private)
 {
     static const char *const lines[] = {
-        "segment %1$uM 100M large segment_pool_id (0 %2$d)\nblock %1$uM 60M active_allocated\n"
-        "block %3$uM 40M inactive\n",
+        ("segment %1$uM 100M large segment_pool_id (0 %2$d)\nblock %1$uM 60M active_allocated\n"
+         "block %3$uM 40M inactive\n"),
         "segment_alloc %1$uM 100M pool_id (0 %2$d)\nalloc %1$uM 100M pool_id (0 %2$d)\n",
         "free_requested %1$uM 100M pool_id (0 %2$d)\nfree_completed %1$uM 100M pool_id (0 %2$d)\n",
         "alloc %1$uM 60M pool_id (0 %2$d)\n"};

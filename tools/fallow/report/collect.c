@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: filling a sheet: its head, and each policy's part from a run on the simulated device.
+ * Owns: filling an analysis: its head, and each policy's part from a run on the simulated device.
  */
 #include "report/collect.h"
 
@@ -14,7 +14,7 @@
 
 #include "common/command.h"
 #include "common/tool_host.h"
-#include "report/probe.h"
+#include "report/observer.h"
 
 #define PROGRESS_OPS 16384 /* ops between two calls of on_progress */
 #define TIMED_OPS    1000000
@@ -22,9 +22,9 @@
 
 /* Context of an observed run. */
 struct collector {
-    const struct flw_sheet_setup *setup;
-    struct flw_sheet *sheet;
-    struct flw_probe probe;
+    const struct flw_analysis_setup *setup;
+    struct flw_analysis *analysis;
+    struct flw_observer observer;
     flw_sim_extent *extents;
     size_t extent_capacity;
     uint64_t seen_peak_bytes; /* of the device's totals */
@@ -35,7 +35,7 @@ struct collector {
 
 /* ---- the simulated device ---- */
 
-static void list_segments(struct flw_probe *probe, void *context)
+static void list_segments(struct flw_observer *observer, void *context)
 {
     struct collector *collector = context;
     const struct flw_device *device = collector->setup->run->device;
@@ -46,20 +46,20 @@ static void list_segments(struct flw_probe *probe, void *context)
         collector->extents = flw_host_alloc(collector->extent_capacity, sizeof *collector->extents);
         device->get_extents(0, collector->extents, collector->extent_capacity);
     }
-    flw_heapview_make_segments(&probe->view, count);
+    flw_heapview_make_segments(&observer->view, count);
     for (size_t i = 0; i < count; i++) {
-        probe->view.segments[i] =
-            (struct flw_sheet_segment){.address = collector->extents[i].address,
-                                       .bytes = collector->extents[i].bytes,
-                                       .stream = UINT16_MAX};
+        observer->view.segments[i] =
+            (struct flw_analysis_segment){.address = collector->extents[i].address,
+                                          .bytes = collector->extents[i].bytes,
+                                          .stream = UINT16_MAX};
     }
 }
 
 static void say_progress(const struct collector *collector, size_t op)
 {
-    const struct flw_sheet_setup *setup = collector->setup;
+    const struct flw_analysis_setup *setup = collector->setup;
     if (setup->on_progress != NULL && op % PROGRESS_OPS == 0) {
-        double share = (double)op / (double)collector->sheet->op_count;
+        double share = (double)op / (double)collector->analysis->op_count;
         setup->on_progress(setup->context,
                            ((double)collector->step + share) / (double)collector->step_count);
     }
@@ -73,18 +73,18 @@ static void note_ledger(struct collector *collector, const struct flw_run *run, 
     uint64_t peak_bytes = ledger.peak_given_bytes - device->first.given_bytes;
     if (peak_bytes > collector->seen_peak_bytes) { /* may be released within the op */
         collector->seen_peak_bytes = peak_bytes;
-        flw_probe_note(&collector->probe, op, run->live_bytes, peak_bytes);
+        flw_observer_note(&collector->observer, op, run->live_bytes, peak_bytes);
     }
-    flw_probe_note(&collector->probe, op, run->live_bytes,
-                   ledger.given_bytes - device->first.given_bytes);
+    flw_observer_note(&collector->observer, op, run->live_bytes,
+                      ledger.given_bytes - device->first.given_bytes);
 }
 
-static void count_calls(const struct flw_device *device, struct flw_sheet_policy *policy)
+static void count_calls(const struct flw_device *device, struct flw_analysis_policy *policy)
 {
 #define X(key, symbol) symbol,
-    static const char *const names[FLW_SHEET_CALL_COUNT] = {FLW_SHEET_CALLS(X)};
+    static const char *const names[FLW_ANALYSIS_CALL_COUNT] = {FLW_ANALYSIS_CALLS(X)};
 #undef X
-    for (size_t i = 0; i < FLW_SHEET_CALL_COUNT; i++) {
+    for (size_t i = 0; i < FLW_ANALYSIS_CALL_COUNT; i++) {
         policy->calls[i] = device->call_count(names[i]);
     }
     policy->has_calls = true;
@@ -93,25 +93,25 @@ static void count_calls(const struct flw_device *device, struct flw_sheet_policy
 static void after_op(void *context, const struct flw_run *run, size_t i)
 {
     struct collector *collector = context;
-    struct flw_probe *probe = &collector->probe;
+    struct flw_observer *observer = &collector->observer;
     const struct flw_op *op = &run->setup->program->ops[i];
-    probe->view.addresses = run->addresses;
+    observer->view.addresses = run->addresses;
     if (op->kind == FLW_OP_ALLOC) {
         uint64_t address = run->addresses[op->block];
         if (address == 0) {
-            flw_probe_fail(probe, i, op->size_bytes);
+            flw_observer_fail(observer, i, op->size_bytes);
         } else {
-            flw_probe_alloc(probe, i, address,
-                            probe->knows_blocks ? run->policy->block_bytes(run->self, op, address)
-                                                : 0);
+            flw_observer_alloc(
+                observer, i, address,
+                observer->knows_blocks ? run->policy->block_bytes(run->self, op, address) : 0);
         }
-    } else if (flw_op_change(op) != 0 && probe->knows_blocks) {
-        probe->block_total_bytes -= probe->block_bytes[op->block];
+    } else if (flw_op_change(op) != 0 && observer->knows_blocks) {
+        observer->block_total_bytes -= observer->block_bytes[op->block];
     }
     note_ledger(collector, run, i);
-    flw_probe_end_op(probe, i);
+    flw_observer_end_op(observer, i);
     if (op->kind == FLW_OP_PASS) {
-        count_calls(run->setup->device, probe->policy);
+        count_calls(run->setup->device, observer->policy);
     }
     say_progress(collector, i);
 }
@@ -120,8 +120,8 @@ static void take_times(void *context, const struct flw_run *run, uint64_t overhe
                        double ns_a_tick)
 {
     struct collector *collector = context;
-    struct flw_sheet_policy *policy = collector->probe.policy;
-    size_t count = flw_min(run->sample_count, FLW_SHEET_LATENCIES);
+    struct flw_analysis_policy *policy = collector->observer.policy;
+    size_t count = flw_min(run->sample_count, FLW_ANALYSIS_LATENCIES);
     policy->latency_count = (uint32_t)count;
     for (size_t i = 0; i < count; i++) {
         size_t at = count == 1 ? 0 : i * (run->sample_count - 1) / (count - 1);
@@ -143,17 +143,17 @@ static bool run_once(struct collector *collector, bool is_again, struct flw_run_
     run.observer = &observer;
     run.times = false;
     collector->seen_peak_bytes = 0;
-    collector->probe = (struct flw_probe){.sheet = collector->sheet,
-                                          .policy = collector->probe.policy,
-                                          .is_again = is_again,
-                                          .knows_blocks = which->block_bytes != NULL,
-                                          .knows_reserved = true,
-                                          .has_lanes = collector->has_lanes,
-                                          .list_segments = list_segments,
-                                          .context = collector};
-    flw_probe_begin(&collector->probe);
+    collector->observer = (struct flw_observer){.analysis = collector->analysis,
+                                                .policy = collector->observer.policy,
+                                                .is_again = is_again,
+                                                .knows_blocks = which->block_bytes != NULL,
+                                                .knows_reserved = true,
+                                                .has_lanes = collector->has_lanes,
+                                                .list_segments = list_segments,
+                                                .context = collector};
+    flw_observer_begin(&collector->observer);
     bool is_done = flw_run_policy(&run, which, result);
-    *out_is_whole = flw_probe_finish(&collector->probe);
+    *out_is_whole = flw_observer_finish(&collector->observer);
     return is_done;
 }
 
@@ -184,7 +184,7 @@ static bool run_policy(struct collector *collector, struct flw_run_result *resul
     }
     bool is_done = run_once(collector, false, result, &is_whole);
     if (is_done && !is_whole) {
-        flw_sheet_drop(collector->probe.policy);
+        flw_analysis_drop(collector->observer.policy);
         is_done = run_once(collector, true, result, &is_whole);
     }
     collector->step++;
@@ -197,13 +197,13 @@ static bool run_policy(struct collector *collector, struct flw_run_result *resul
 }
 
 static bool collect_policy(struct collector *collector, const struct flw_policy *which,
-                           struct flw_sheet_policy *policy, struct flw_run_result *result)
+                           struct flw_analysis_policy *policy, struct flw_run_result *result)
 {
     const char *label = which->sim_label != NULL ? which->sim_label : which->name;
     *result = (struct flw_run_result){.policy = which};
     policy->result = result;
     snprintf(policy->label, sizeof policy->label, "%s", label);
-    collector->probe.policy = policy;
+    collector->observer.policy = policy;
     collector->has_lanes =
         collector->heap_count == 0 || strcmp(which->name, flw_policy_pytorch.name) == 0;
     collector->heap_count += which->allocates;
@@ -215,54 +215,54 @@ static bool collect_policy(struct collector *collector, const struct flw_policy 
     }
     collector->step += 1 + (size_t)collector->setup->run->times;
     if (strcmp(which->name, flw_policy_bound.name) == 0) {
-        flw_collect_bound(collector->sheet, policy);
+        flw_collect_bound(collector->analysis, policy);
     } else {
-        flw_collect_record(collector->sheet, policy);
+        flw_collect_record(collector->analysis, policy);
     }
     return true;
 }
 
-/* ---- the sheet ---- */
+/* ---- the analysis ---- */
 
-static void fill_head(const struct flw_sheet_setup *setup, struct flw_sheet *sheet)
+static void fill_head(const struct flw_analysis_setup *setup, struct flw_analysis *analysis)
 {
     const struct flw_run_setup *run = setup->run;
-    const struct flw_trace *trace = sheet->trace;
+    const struct flw_trace *trace = analysis->trace;
     const char *source = trace->source == NULL ? "?" : trace->source;
     const char *slash = strrchr(source, '/');
     int bytes = 0;
     const char *devices = flw_notes_find_devices(trace->notes, &bytes);
-    snprintf(sheet->title, sizeof sheet->title, "%s",
+    snprintf(analysis->title, sizeof analysis->title, "%s",
              slash == NULL || slash[1] == '\0' ? source : slash + 1);
-    flw_make_plain(sheet->title);
+    flw_make_plain(analysis->title);
     if (devices != NULL) {
-        snprintf(sheet->of_devices, sizeof sheet->of_devices,
+        snprintf(analysis->of_devices, sizeof analysis->of_devices,
                  "device %d of %.*s; --trace-device chooses", trace->device, bytes, devices);
     }
-    sheet->is_overwritten = flw_notes_find(trace->notes, FLW_NOTES_OVERWRITTEN, &bytes) != NULL;
-    sheet->lag_units = run->lag_units;
-    sheet->limit_bytes = run->limit_bytes;
-    sheet->is_by_time = setup->is_by_time;
-    sheet->without_wait_bytes = flw_bound_without_wait(sheet->program, run->lag_units);
-    sheet->op_count = sheet->program->op_count;
-    sheet->initial_op_count = sheet->program->initial_count;
-    sheet->has_times = trace->has_times;
+    analysis->is_overwritten = flw_notes_find(trace->notes, FLW_NOTES_OVERWRITTEN, &bytes) != NULL;
+    analysis->lag_units = run->lag_units;
+    analysis->limit_bytes = run->limit_bytes;
+    analysis->is_by_time = setup->is_by_time;
+    analysis->without_wait_bytes = flw_bound_without_wait(analysis->program, run->lag_units);
+    analysis->op_count = analysis->program->op_count;
+    analysis->initial_op_count = analysis->program->initial_count;
+    analysis->has_times = trace->has_times;
 }
 
-static bool collect_policies(const struct flw_sheet_setup *setup, struct flw_sheet *sheet,
+static bool collect_policies(const struct flw_analysis_setup *setup, struct flw_analysis *analysis,
                              char *message)
 {
     struct collector collector = {.setup = setup,
-                                  .sheet = sheet,
+                                  .analysis = analysis,
                                   .step_count =
-                                      (1 + (size_t)setup->run->times) * sheet->policy_count};
+                                      (1 + (size_t)setup->run->times) * analysis->policy_count};
     bool is_done = true;
-    for (size_t i = 0; is_done && i < sheet->policy_count; i++) {
+    for (size_t i = 0; is_done && i < analysis->policy_count; i++) {
         const struct flw_policy *which =
-            sheet->is_state ? &flw_policy_recorded : setup->policies[i];
-        is_done = collect_policy(&collector, which, &sheet->policies[i], &sheet->results[i]);
+            analysis->is_state ? &flw_policy_recorded : setup->policies[i];
+        is_done = collect_policy(&collector, which, &analysis->policies[i], &analysis->results[i]);
         if (!is_done) {
-            snprintf(message, FLW_RUN_MESSAGE_BYTES, "%s", sheet->results[i].message);
+            snprintf(message, FLW_RUN_MESSAGE_BYTES, "%s", analysis->results[i].message);
         }
     }
     flw_host_free(collector.extents);
@@ -271,29 +271,32 @@ static bool collect_policies(const struct flw_sheet_setup *setup, struct flw_she
 
 /* A heap without a history is not replayed: a replay would contain only the live blocks, while the recorded allocator
  * would be charged with its idle memory as well. */
-bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *sheet, char *message)
+bool flw_analysis_collect(const struct flw_analysis_setup *setup, struct flw_analysis *analysis,
+                          char *message)
 {
-    const struct flw_trace *trace = sheet->trace;
-    fill_head(setup, sheet);
-    sheet->is_state = flw_plan_lacks_history(trace);
-    sheet->policy_count = sheet->is_state ? flw_min(setup->policy_count, 1) : setup->policy_count;
-    sheet->policies = flw_host_alloc(sheet->policy_count, sizeof *sheet->policies);
-    sheet->results = flw_host_alloc(sheet->policy_count, sizeof *sheet->results);
-    flw_facts_gather(sheet, setup->rule);
-    if (!collect_policies(setup, sheet, message)) {
+    const struct flw_trace *trace = analysis->trace;
+    fill_head(setup, analysis);
+    analysis->is_state = flw_plan_lacks_history(trace);
+    analysis->policy_count =
+        analysis->is_state ? flw_min(setup->policy_count, 1) : setup->policy_count;
+    analysis->policies = flw_host_alloc(analysis->policy_count, sizeof *analysis->policies);
+    analysis->results = flw_host_alloc(analysis->policy_count, sizeof *analysis->results);
+    flw_collect_program(analysis, setup->rule);
+    if (!collect_policies(setup, analysis, message)) {
         return false;
     }
     for (size_t i = 0; i < trace->block_count; i++) {
-        sheet->pending_bytes += trace->blocks[i].waits ? trace->blocks[i].size_bytes : 0;
-        sheet->pending_count += trace->blocks[i].waits;
+        analysis->pending_bytes += trace->blocks[i].waits ? trace->blocks[i].size_bytes : 0;
+        analysis->pending_count += trace->blocks[i].waits;
     }
-    if (!sheet->is_state) {
-        sheet->unused_bytes = flw_collect_unused(trace);
-        sheet->is_share_unknown = trace->segment_count != 0 && trace->segments[0].address == 0;
-        flw_plan_say_pools(sheet->program, sheet->results, sheet->policy_count, sheet->pools_note);
+    if (!analysis->is_state) {
+        analysis->unused_bytes = flw_collect_unused(trace);
+        analysis->is_share_unknown = trace->segment_count != 0 && trace->segments[0].address == 0;
+        flw_plan_say_pools(analysis->program, analysis->results, analysis->policy_count,
+                           analysis->pools_note);
     }
-    flw_oom_ask(setup, sheet);
-    flw_verdict_fill(sheet);
-    FLW_ASSERT_VALID(flw_sheet_is_valid(sheet));
+    flw_oom_ask(setup, analysis);
+    flw_verdict_fill(analysis);
+    FLW_ASSERT_VALID(flw_analysis_is_valid(analysis));
     return true;
 }

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a policy's part of a sheet without a replay: from the trace's own record, or from the program alone.
+ * Owns: a policy's part of an analysis without a replay: from the trace's own record, or from the program alone.
  */
 #include "report/collect.h"
 
 #include <string.h>
 
 #include "base/bits.h"
+#include "trace/trace/final_heap.h"
 #include "trace/trace/notes.h"
-#include "trace/trace/remains.h"
 #include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
-#include "report/probe.h"
+#include "report/observer.h"
 
 /* The recorded heap while the trace's events are walked. */
 struct record {
     const struct flw_trace *trace;
     const struct flw_program *program;
-    struct flw_probe probe; /* the segments are those of its view */
-    uint64_t *addresses;    /* by block; 0 = not allocated */
-    uint64_t *until_ops;    /* by block: the op that makes the memory reusable; op_count if none */
-    uint64_t *block_bytes;  /* by block: rounded up like PyTorch's; NULL: the requested sizes */
+    struct flw_observer observer; /* the segments are those of its view */
+    uint64_t *addresses;          /* by block; 0 = not allocated */
+    uint64_t *until_ops;   /* by block: the op that makes the memory reusable; op_count if none */
+    uint64_t *block_bytes; /* by block: rounded up like PyTorch's; NULL: the requested sizes */
     uint64_t live_bytes, reserved_bytes;
     uint64_t pending_bytes, pending_count; /* freed, not yet reusable */
     uint64_t segment_bytes;                /* sum of segments */
@@ -31,10 +31,10 @@ struct record {
 /* ---- segments ---- */
 
 /* Append the part of a segment from `begin` to `end`, if there is any. */
-static void push_part(struct record *record, struct flw_sheet_segment segment, uint64_t begin,
+static void push_part(struct record *record, struct flw_analysis_segment segment, uint64_t begin,
                       uint64_t end)
 {
-    struct flw_heapview *view = &record->probe.view;
+    struct flw_heapview *view = &record->observer.view;
     if (begin < end) {
         segment.address = begin;
         segment.bytes = end - begin;
@@ -45,10 +45,10 @@ static void push_part(struct record *record, struct flw_sheet_segment segment, u
 }
 
 /* Remove a range from all segments, and add it as a segment if `is_taken`. */
-static void put_range(struct record *record, struct flw_sheet_segment range, bool is_taken)
+static void put_range(struct record *record, struct flw_analysis_segment range, bool is_taken)
 {
-    struct flw_heapview *view = &record->probe.view;
-    struct flw_sheet_segment *old = view->segments;
+    struct flw_heapview *view = &record->observer.view;
+    struct flw_analysis_segment *old = view->segments;
     size_t count = view->segment_count;
     uint64_t begin = range.address, end = begin + range.bytes;
     view->segments = NULL;
@@ -90,10 +90,10 @@ static void note_segment(struct record *record, const struct flw_trace_event *ev
     if (event->address != 0 && event->size_bytes != 0 &&
         event->size_bytes <= UINT64_MAX - event->address) {
         put_range(record,
-                  (struct flw_sheet_segment){.address = event->address,
-                                             .bytes = event->size_bytes,
-                                             .stream = event->stream,
-                                             .is_mapped = is_mapped},
+                  (struct flw_analysis_segment){.address = event->address,
+                                                .bytes = event->size_bytes,
+                                                .stream = event->stream,
+                                                .is_mapped = is_mapped},
                   is_mapped || event->op == FLW_TRACE_SEGMENT_ALLOC);
     }
 }
@@ -112,10 +112,10 @@ static void note_first_segments(struct record *record)
     }
 }
 
-/* The probe's view has the segments already. */
-static void list_segments(struct flw_probe *probe, void *context)
+/* The observer's view has the segments already. */
+static void list_segments(struct flw_observer *observer, void *context)
 {
-    (void)probe;
+    (void)observer;
     (void)context;
 }
 
@@ -146,13 +146,13 @@ static void note_done(struct record *record, uint32_t block)
     record->pending_count--;
 }
 
-/* Allocate a block in the op, and show the allocation to the probe. */
+/* Allocate a block in the op, and show the allocation to the observer. */
 static void allocate(struct record *record, uint32_t block, uint64_t op)
 {
     const struct flw_trace_block *of = &record->trace->blocks[block];
     record->live_bytes += of->size_bytes;
     record->addresses[block] = of->address;
-    flw_probe_alloc(&record->probe, op, of->address, 0);
+    flw_observer_alloc(&record->observer, op, of->address, 0);
 }
 
 static void note_event(struct record *record, const struct flw_trace_event *event, uint64_t op)
@@ -171,7 +171,7 @@ static void note_event(struct record *record, const struct flw_trace_event *even
         note_done(record, event->block);
         break;
     case FLW_TRACE_OOM: /* records the heap after the previous op */
-        flw_probe_fail(&record->probe, op - (op != 0), event->size_bytes);
+        flw_observer_fail(&record->observer, op - (op != 0), event->size_bytes);
         break;
     default:
         if (event->op <= FLW_TRACE_SEGMENT_UNMAP) {
@@ -186,9 +186,9 @@ static void note_op(struct record *record, uint64_t op, bool is_end)
 {
     record->is_inconsistent |= record->live_bytes > record->reserved_bytes ||
                                record->segment_bytes > record->reserved_bytes;
-    flw_probe_note(&record->probe, op, record->live_bytes, record->reserved_bytes);
+    flw_observer_note(&record->observer, op, record->live_bytes, record->reserved_bytes);
     if (is_end) {
-        flw_probe_end_op(&record->probe, op);
+        flw_observer_end_op(&record->observer, op);
     }
 }
 
@@ -197,9 +197,9 @@ static void walk(struct record *record, size_t event_count)
 {
     const struct flw_trace *trace = record->trace;
     uint64_t op = 0;
-    flw_probe_begin(&record->probe);
-    record->probe.view.addresses = record->addresses;
-    record->probe.view.block_bytes = record->block_bytes;
+    flw_observer_begin(&record->observer);
+    record->observer.view.addresses = record->addresses;
+    record->observer.view.block_bytes = record->block_bytes;
     note_first_segments(record);
     for (size_t i = 0; i < trace->initial_count; i++) {
         if (trace->blocks[i].size_bytes != 0) {
@@ -237,10 +237,10 @@ static void find_untils(struct record *record)
     }
 }
 
-static struct record begin_record(const struct flw_sheet *sheet)
+static struct record begin_record(const struct flw_analysis *analysis)
 {
-    const struct flw_trace *trace = sheet->trace;
-    struct record record = {.trace = trace, .program = sheet->program};
+    const struct flw_trace *trace = analysis->trace;
+    struct record record = {.trace = trace, .program = analysis->program};
     int bytes = 0;
     const char *origin = flw_notes_find(trace->notes, "origin", &bytes);
     record.addresses = flw_host_alloc(trace->block_count, sizeof *record.addresses);
@@ -248,7 +248,7 @@ static struct record begin_record(const struct flw_sheet *sheet)
     if (origin != NULL && strncmp(origin, "pytorch snapshot", 16) == 0) {
         record.block_bytes = flw_host_alloc(trace->block_count, sizeof *record.block_bytes);
         for (size_t i = 0; i < trace->block_count; i++) {
-            record.block_bytes[i] = flw_remains_round(trace->blocks[i].size_bytes);
+            record.block_bytes[i] = flw_final_heap_round(trace->blocks[i].size_bytes);
         }
     }
     return record;
@@ -263,10 +263,10 @@ static void finish_record(struct record *record)
 
 /* Collect in one pass. Returns false if another pass must follow, which knows the peaks or that segments are
  * missing. */
-static bool collect_once(struct flw_sheet *sheet, struct flw_sheet_policy *policy,
+static bool collect_once(struct flw_analysis *analysis, struct flw_analysis_policy *policy,
                          struct record *record, bool is_again)
 {
-    const struct flw_trace *trace = sheet->trace;
+    const struct flw_trace *trace = analysis->trace;
     bool knows_reserved = policy->result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
                           trace->has_segments && !record->is_inconsistent;
     *record = (struct record){.trace = trace,
@@ -274,8 +274,8 @@ static bool collect_once(struct flw_sheet *sheet, struct flw_sheet_policy *polic
                               .addresses = record->addresses,
                               .until_ops = record->until_ops,
                               .block_bytes = record->block_bytes};
-    record->probe = (struct flw_probe){
-        .sheet = sheet,
+    record->observer = (struct flw_observer){
+        .analysis = analysis,
         .policy = policy,
         .is_again = is_again && knows_reserved,
         .knows_reserved = knows_reserved,
@@ -284,16 +284,16 @@ static bool collect_once(struct flw_sheet *sheet, struct flw_sheet_policy *polic
         .until_ops = record->until_ops};
     memset(record->addresses, 0, trace->block_count * sizeof *record->addresses);
     walk(record, trace->event_count);
-    bool is_whole = flw_probe_finish(&record->probe);
+    bool is_whole = flw_observer_finish(&record->observer);
     return is_whole && (!knows_reserved || !record->is_inconsistent);
 }
 
-void flw_collect_record(struct flw_sheet *sheet, struct flw_sheet_policy *policy)
+void flw_collect_record(struct flw_analysis *analysis, struct flw_analysis_policy *policy)
 {
-    struct record record = begin_record(sheet);
-    if (!collect_once(sheet, policy, &record, false)) {
-        flw_sheet_drop(policy);
-        collect_once(sheet, policy, &record, true);
+    struct record record = begin_record(analysis);
+    if (!collect_once(analysis, policy, &record, false)) {
+        flw_analysis_drop(policy);
+        collect_once(analysis, policy, &record, true);
     }
     finish_record(&record);
 }
@@ -305,8 +305,8 @@ static void join_ranges(struct flw_heapview *view)
 {
     size_t count = 0;
     for (size_t i = 0; i < view->segment_count; i++) {
-        const struct flw_sheet_segment *segment = &view->segments[i];
-        struct flw_sheet_segment *last = &view->segments[count - (count != 0)];
+        const struct flw_analysis_segment *segment = &view->segments[i];
+        struct flw_analysis_segment *last = &view->segments[count - (count != 0)];
         if (count != 0 && segment->is_mapped && last->is_mapped &&
             last->stream == segment->stream && last->address + last->bytes == segment->address) {
             last->bytes += segment->bytes;
@@ -317,15 +317,15 @@ static void join_ranges(struct flw_heapview *view)
     view->segment_count = count;
 }
 
-uint64_t flw_collect_oom_heap(struct flw_sheet *sheet, struct flw_sheet_holes *out_holes)
+uint64_t flw_collect_oom_heap(struct flw_analysis *analysis, struct flw_analysis_holes *out_holes)
 {
-    struct record record = begin_record(sheet);
-    struct flw_heapview *view = &record.probe.view;
-    struct flw_sheet_policy unused = {.result = NULL};
-    record.probe.sheet = sheet;
-    record.probe.policy = &unused;
-    walk(&record, (size_t)sheet->oom.event - 1);
-    for (size_t i = 0; i < sheet->trace->block_count; i++) {
+    struct record record = begin_record(analysis);
+    struct flw_heapview *view = &record.observer.view;
+    struct flw_analysis_policy unused = {.result = NULL};
+    record.observer.analysis = analysis;
+    record.observer.policy = &unused;
+    walk(&record, (size_t)analysis->oom.event - 1);
+    for (size_t i = 0; i < analysis->trace->block_count; i++) {
         if (record.addresses[i] != 0) {
             flw_heapview_add(view, (uint32_t)i);
         }
@@ -333,9 +333,9 @@ uint64_t flw_collect_oom_heap(struct flw_sheet *sheet, struct flw_sheet_holes *o
     join_ranges(view);
     flw_heapview_look(view);
     flw_heapview_measure(view, out_holes);
-    sheet->oom.pending_bytes = record.pending_bytes;
-    sheet->oom.pending_count = record.pending_count;
-    flw_probe_finish(&record.probe);
+    analysis->oom.pending_bytes = record.pending_bytes;
+    analysis->oom.pending_count = record.pending_count;
+    flw_observer_finish(&record.observer);
     finish_record(&record);
     return record.reserved_bytes;
 }
@@ -347,7 +347,7 @@ uint64_t flw_collect_oom_heap(struct flw_sheet *sheet, struct flw_sheet_holes *o
 static void keep_unused(void *unused, uint64_t address, uint64_t bytes)
 {
     if (bytes > UNUSED_LEAST) {
-        push_part(unused, (struct flw_sheet_segment){0}, address, address + bytes);
+        push_part(unused, (struct flw_analysis_segment){0}, address, address + bytes);
     }
 }
 
@@ -355,7 +355,7 @@ static void keep_unused(void *unused, uint64_t address, uint64_t bytes)
 static void find_unused(const struct flw_trace *trace, struct record *unused)
 {
     struct record record = {.trace = trace};
-    struct flw_heapview *view = &record.probe.view;
+    struct flw_heapview *view = &record.observer.view;
     uint64_t *addresses = flw_host_alloc(trace->block_count, sizeof *addresses);
     view->trace = trace;
     view->addresses = addresses;
@@ -384,32 +384,32 @@ uint64_t flw_collect_unused(const struct flw_trace *trace)
         const struct flw_trace_event *event = &trace->events[i];
         bool is_given = event->op == FLW_TRACE_SEGMENT_FREE || event->op == FLW_TRACE_SEGMENT_UNMAP;
         if (is_given && event->size_bytes <= UINT64_MAX - event->address) {
-            put_range(
-                &unused,
-                (struct flw_sheet_segment){.address = event->address, .bytes = event->size_bytes},
-                false);
+            put_range(&unused,
+                      (struct flw_analysis_segment){.address = event->address,
+                                                    .bytes = event->size_bytes},
+                      false);
         }
         reserved_bytes = flw_collect_reserved(event, reserved_bytes);
         peak_bytes = flw_max(peak_bytes, reserved_bytes);
         used_bytes =
             flw_max(used_bytes, reserved_bytes - flw_min(unused.segment_bytes, reserved_bytes));
     }
-    flw_heapview_finish(&unused.probe.view);
+    flw_heapview_finish(&unused.observer.view);
     return peak_bytes - used_bytes;
 }
 
 /* ---- the bound ---- */
 
-void flw_collect_bound(struct flw_sheet *sheet, struct flw_sheet_policy *policy)
+void flw_collect_bound(struct flw_analysis *analysis, struct flw_analysis_policy *policy)
 {
-    const struct flw_program *program = sheet->program;
-    struct flw_probe probe = {.sheet = sheet, .policy = policy, .knows_reserved = true};
+    const struct flw_program *program = analysis->program;
+    struct flw_observer observer = {.analysis = analysis, .policy = policy, .knows_reserved = true};
     uint64_t live_bytes = 0;
-    flw_probe_begin(&probe);
+    flw_observer_begin(&observer);
     for (size_t i = 0; i < program->op_count; i++) {
         live_bytes += flw_op_change(&program->ops[i]);
-        flw_probe_note(&probe, i, live_bytes, live_bytes);
-        flw_probe_end_op(&probe, i);
+        flw_observer_note(&observer, i, live_bytes, live_bytes);
+        flw_observer_end_op(&observer, i);
     }
-    flw_probe_finish(&probe);
+    flw_observer_finish(&observer);
 }

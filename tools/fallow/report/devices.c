@@ -25,7 +25,7 @@ size_t flw_devices_list(const struct flw_trace *trace, int *out)
     size_t count = 0;
     const char *at = flw_notes_find_devices(trace->notes, &bytes);
     const char *end = at == NULL ? NULL : at + bytes;
-    while (at < end && count < FLW_SHEET_DEVICES) {
+    while (at < end && count < FLW_ANALYSIS_DEVICES) {
         char *after = NULL;
         long device = strtol(at, &after, 10);
         if (after == at) {
@@ -39,7 +39,7 @@ size_t flw_devices_list(const struct flw_trace *trace, int *out)
     return count;
 }
 
-static void find_oom(const struct flw_trace *trace, struct flw_sheet_device *out)
+static void find_oom(const struct flw_trace *trace, struct flw_analysis_device *out)
 {
     for (size_t i = 0; i < trace->event_count && out->oom_event == 0; i++) {
         if (trace->events[i].op == FLW_TRACE_OOM) {
@@ -49,15 +49,15 @@ static void find_oom(const struct flw_trace *trace, struct flw_sheet_device *out
     }
 }
 
-void flw_devices_add(struct flw_sheet_devices *devices, const struct flw_trace *trace)
+void flw_devices_add(struct flw_analysis_devices *devices, const struct flw_trace *trace)
 {
-    struct flw_sheet_device *out = &devices->list[devices->count++];
-    *out = (struct flw_sheet_device){.device = trace->device,
-                                     .event_count = trace->event_count,
-                                     .peak_requested_bytes = trace->peak_requested_bytes,
-                                     .peak_reserved_bytes =
-                                         trace->has_segments ? trace->recorded_peak_reserved_bytes
-                                                             : FLW_UNKNOWN};
+    struct flw_analysis_device *out = &devices->list[devices->count++];
+    *out = (struct flw_analysis_device){
+        .device = trace->device,
+        .event_count = trace->event_count,
+        .peak_requested_bytes = trace->peak_requested_bytes,
+        .peak_reserved_bytes =
+            trace->has_segments ? trace->recorded_peak_reserved_bytes : FLW_UNKNOWN};
     find_oom(trace, out);
     flw_append(out->text, sizeof out->text, "device %d: %s event%s, peak live memory %s",
                out->device, FLW_COUNT(trace->event_count), flw_plural(trace->event_count),
@@ -72,14 +72,14 @@ void flw_devices_add(struct flw_sheet_devices *devices, const struct flw_trace *
     }
 }
 
-void flw_devices_name(struct flw_sheet *sheet)
+void flw_devices_name(struct flw_analysis *analysis)
 {
-    char title[FLW_SHEET_NAME_BYTES];
-    snprintf(title, sizeof title, "%.*s, device %d", FLW_SHEET_NAME_BYTES - 16, sheet->title,
-             sheet->trace->device);
-    memcpy(sheet->title, title, sizeof title);
-    sheet->of_devices[0] = '\0';
-    sheet->is_other = true;
+    char title[FLW_ANALYSIS_NAME_BYTES];
+    snprintf(title, sizeof title, "%.*s, device %d", FLW_ANALYSIS_NAME_BYTES - 16, analysis->title,
+             analysis->trace->device);
+    memcpy(analysis->title, title, sizeof title);
+    analysis->of_devices[0] = '\0';
+    analysis->is_other = true;
 }
 
 bool flw_devices_hold_pipe(const char *path, char *place)

@@ -10,18 +10,18 @@
 
 #include "common/tool_host.h"
 
-size_t flw_sheet_size_bin(uint64_t bytes)
+size_t flw_analysis_size_bin(uint64_t bytes)
 {
     size_t bin = bytes <= 1 ? 0 : flw_log2_floor(bytes - 1) + 1;
-    return flw_min(bin, FLW_SHEET_SIZE_BINS - 1);
+    return flw_min(bin, FLW_ANALYSIS_SIZE_BINS - 1);
 }
 
-struct flw_sheet_cut flw_sheet_cut(uint64_t *values, size_t count, size_t most)
+struct flw_analysis_cut flw_analysis_cut(uint64_t *values, size_t count, size_t most)
 {
-    struct flw_sheet_cut cut = {.least = 0, .tie_count = SIZE_MAX};
+    struct flw_analysis_cut cut = {.least = 0, .tie_count = SIZE_MAX};
     qsort(values, count, sizeof *values, flw_compare_u64);
     if (count > most) {
-        cut = (struct flw_sheet_cut){.least = values[count - most], .tie_count = 0};
+        cut = (struct flw_analysis_cut){.least = values[count - most], .tie_count = 0};
         for (size_t i = count - most; i < count && values[i] == cut.least; i++) {
             cut.tie_count++;
         }
@@ -117,47 +117,48 @@ void flw_heapview_each_hole(const struct flw_heapview *view,
 
 static void add_hole(void *context, uint64_t address, uint64_t bytes)
 {
-    struct flw_sheet_holes *holes = context;
+    struct flw_analysis_holes *holes = context;
     (void)address;
-    holes->bytes[flw_sheet_size_bin(bytes)] += bytes;
+    holes->bytes[flw_analysis_size_bin(bytes)] += bytes;
     holes->total_bytes += bytes;
     holes->largest_bytes = flw_max(holes->largest_bytes, bytes);
     holes->count++;
     holes->square_sum += (double)bytes * (double)bytes;
 }
 
-void flw_heapview_measure(const struct flw_heapview *view, struct flw_sheet_holes *out)
+void flw_heapview_measure(const struct flw_heapview *view, struct flw_analysis_holes *out)
 {
-    *out = (struct flw_sheet_holes){0};
+    *out = (struct flw_analysis_holes){0};
     flw_heapview_each_hole(view, add_hole, out);
 }
 
 /* ---- frames ---- */
 
 /* Find the least size of blocks to show. */
-static struct flw_sheet_cut find_cut(const struct flw_heapview *view)
+static struct flw_analysis_cut find_cut(const struct flw_heapview *view)
 {
     uint64_t *sizes = flw_host_alloc(view->block_count, sizeof *sizes);
     for (size_t i = 0; i < view->block_count; i++) {
         sizes[i] = taken_bytes(view, view->blocks[i].block);
     }
-    struct flw_sheet_cut cut = flw_sheet_cut(sizes, view->block_count, FLW_SHEET_RECTANGLES);
+    struct flw_analysis_cut cut =
+        flw_analysis_cut(sizes, view->block_count, FLW_ANALYSIS_RECTANGLES);
     flw_host_free(sizes);
     return cut;
 }
 
-static void copy_blocks(const struct flw_heapview *view, struct flw_sheet_frame *frame)
+static void copy_blocks(const struct flw_heapview *view, struct flw_analysis_frame *frame)
 {
-    struct flw_sheet_cut cut = find_cut(view);
-    size_t count = flw_min(view->block_count, FLW_SHEET_RECTANGLES), copied = 0;
+    struct flw_analysis_cut cut = find_cut(view);
+    size_t count = flw_min(view->block_count, FLW_ANALYSIS_RECTANGLES), copied = 0;
     frame->blocks = flw_host_alloc(count, sizeof *frame->blocks);
     frame->block_count = count;
     frame->left_out_count = view->block_count - count;
     for (size_t i = 0; i < view->block_count; i++) {
         uint32_t block = view->blocks[i].block;
         uint64_t bytes = taken_bytes(view, block);
-        if (flw_sheet_cut_keeps(&cut, bytes)) {
-            frame->blocks[copied++] = (struct flw_sheet_block){
+        if (flw_analysis_cut_keeps(&cut, bytes)) {
+            frame->blocks[copied++] = (struct flw_analysis_block){
                 .address = view->blocks[i].address,
                 .requested_bytes = view->trace->blocks[block].size_bytes,
                 .block_bytes = bytes,
@@ -168,9 +169,9 @@ static void copy_blocks(const struct flw_heapview *view, struct flw_sheet_frame 
     }
 }
 
-void flw_heapview_copy(const struct flw_heapview *view, struct flw_sheet_frame *frame)
+void flw_heapview_copy(const struct flw_heapview *view, struct flw_analysis_frame *frame)
 {
-    size_t count = flw_min(view->segment_count, FLW_SHEET_RECTANGLES);
+    size_t count = flw_min(view->segment_count, FLW_ANALYSIS_RECTANGLES);
     frame->segments = flw_host_alloc(count, sizeof *frame->segments);
     frame->segment_count = count;
     frame->left_out_segment_count = view->segment_count - count;

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "report/sheet.h"
+#include "report/analysis.h"
 
 struct flw_heapview_block {
     uint64_t address;
@@ -29,7 +29,7 @@ struct flw_heapview {
     size_t block_count, block_capacity;
     uint32_t *fresh; /* allocated since the last look */
     size_t fresh_count, fresh_capacity;
-    struct flw_sheet_segment *segments; /* by address; filled by the caller */
+    struct flw_analysis_segment *segments; /* by address; filled by the caller */
     size_t segment_count, segment_capacity;
 };
 
@@ -43,26 +43,26 @@ void flw_heapview_look(struct flw_heapview *view);
 void flw_heapview_each_hole(const struct flw_heapview *view,
                             void (*take)(void *context, uint64_t address, uint64_t bytes),
                             void *context);
-void flw_heapview_measure(const struct flw_heapview *view, struct flw_sheet_holes *out);
-void flw_heapview_copy(const struct flw_heapview *view, struct flw_sheet_frame *frame);
+void flw_heapview_measure(const struct flw_heapview *view, struct flw_analysis_holes *out);
+void flw_heapview_copy(const struct flw_heapview *view, struct flw_analysis_frame *frame);
 
 void flw_heapview_finish(struct flw_heapview *view);
 
 /* Return the bin of a size: i for (2^(i-1), 2^i]. */
-size_t flw_sheet_size_bin(uint64_t bytes);
+size_t flw_analysis_size_bin(uint64_t bytes);
 
 /* The cut between the largest of some values and the others: the least value that is kept, and how many of exactly that
  * value are still to be kept. */
-struct flw_sheet_cut {
+struct flw_analysis_cut {
     uint64_t least;
     size_t tie_count;
 };
 
 /* Find the cut that keeps the `most` largest values; of equals, the first. Sorts the values. */
-struct flw_sheet_cut flw_sheet_cut(uint64_t *values, size_t count, size_t most);
+struct flw_analysis_cut flw_analysis_cut(uint64_t *values, size_t count, size_t most);
 
 /* True if the next value, in the original order, is kept. */
-static inline bool flw_sheet_cut_keeps(struct flw_sheet_cut *cut, uint64_t value)
+static inline bool flw_analysis_cut_keeps(struct flw_analysis_cut *cut, uint64_t value)
 {
     bool is_tie = value == cut->least, keeps = value > cut->least || (is_tie && cut->tie_count > 0);
     cut->tie_count -= keeps && is_tie;

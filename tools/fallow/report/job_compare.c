@@ -86,7 +86,7 @@ static struct owner *list_holdings(const struct reading *reading, const struct p
     size_t count = 0, capacity = 0;
     for (size_t i = 0; i < reading->count; i++) {
         const struct place *place = &reading->places[i];
-        const struct flw_sheet_holding *moment =
+        const struct flw_analysis_holding *moment =
             place == asked ? &place->record->at_oom : &place->record->at_peak;
         for (size_t o = 0; place->is_comparable && o < moment->owner_count; o++) {
             list = flw_host_grow(list, &capacity, count + 1, sizeof *list);

@@ -19,12 +19,12 @@
 
 /* Find the bytes that the recorded allocator held, the idle part, and the limit: held plus free on the device. If the
  * segments are unknown, count the live bytes as held. */
-static void find_room(struct flw_sheet *sheet)
+static void find_room(struct flw_analysis *analysis)
 {
-    const struct flw_trace *trace = sheet->trace;
-    struct flw_sheet_oom *oom = &sheet->oom;
-    struct flw_sheet_holes holes;
-    uint64_t reserved_bytes = flw_collect_oom_heap(sheet, &holes);
+    const struct flw_trace *trace = analysis->trace;
+    struct flw_analysis_oom *oom = &analysis->oom;
+    struct flw_analysis_holes holes;
+    uint64_t reserved_bytes = flw_collect_oom_heap(analysis, &holes);
     uint64_t used_bytes = oom->live_bytes + oom->pending_bytes;
     oom->idle_bytes = FLW_UNKNOWN;
     if (trace->has_segments && reserved_bytes >= used_bytes) {
@@ -100,9 +100,9 @@ static void note_refusal(void *context, const struct flw_run *run, size_t i)
 }
 
 /* Replay the program and the request once, with the limit of the setup. */
-static enum flw_sheet_outcome run_once(const struct flw_run_setup *setup,
-                                       const struct flw_policy *policy,
-                                       struct flw_run_result *result)
+static enum flw_analysis_outcome run_once(const struct flw_run_setup *setup,
+                                          const struct flw_policy *policy,
+                                          struct flw_run_result *result)
 {
     size_t first_refused = SIZE_MAX;
     size_t asked_op = setup->program->op_count - 2; /* the end is an op too */
@@ -110,11 +110,11 @@ static enum flw_sheet_outcome run_once(const struct flw_run_setup *setup,
     struct flw_run_setup run = *setup;
     run.observer = &observer;
     if (!flw_run_policy(&run, policy, result)) {
-        return FLW_SHEET_NOT_ASKED;
+        return FLW_ANALYSIS_NOT_ASKED;
     }
-    return first_refused == SIZE_MAX   ? FLW_SHEET_SERVED
-           : first_refused == asked_op ? FLW_SHEET_REFUSED
-                                       : FLW_SHEET_REFUSED_BEFORE;
+    return first_refused == SIZE_MAX   ? FLW_ANALYSIS_SERVED
+           : first_refused == asked_op ? FLW_ANALYSIS_REFUSED
+                                       : FLW_ANALYSIS_REFUSED_BEFORE;
 }
 
 static uint64_t find_smallest(const struct flw_run_setup *setup, const struct flw_policy *policy)
@@ -122,7 +122,7 @@ static uint64_t find_smallest(const struct flw_run_setup *setup, const struct fl
     struct flw_run_setup unlimited = *setup;
     struct flw_run_result result;
     unlimited.limit_bytes = 0;
-    bool is_served = run_once(&unlimited, policy, &result) == FLW_SHEET_SERVED;
+    bool is_served = run_once(&unlimited, policy, &result) == FLW_ANALYSIS_SERVED;
     uint64_t bytes =
         is_served ? flw_run_find_limit(&unlimited, policy, &result) : FLW_NOT_APPLICABLE;
     return bytes == FLW_NOT_APPLICABLE ? FLW_UNKNOWN : bytes;
@@ -131,28 +131,28 @@ static uint64_t find_smallest(const struct flw_run_setup *setup, const struct fl
 /* Replay the request with one policy. A request that is served at the limit counts as served there even if the search,
  * which is not monotone, ends above the limit. */
 static void ask(const struct flw_run_setup *setup, const struct flw_policy *policy,
-                struct flw_sheet_oom *oom)
+                struct flw_analysis_oom *oom)
 {
-    struct flw_sheet_answer *answer = &oom->answers[oom->answer_count++];
+    struct flw_analysis_answer *answer = &oom->answers[oom->answer_count++];
     struct flw_run_result result;
     snprintf(answer->name, sizeof answer->name, "%s", policy->name);
     snprintf(answer->label, sizeof answer->label, "%s",
              policy->sim_label != NULL ? policy->sim_label : policy->name);
     answer->outcome =
-        setup->limit_bytes == 0 ? FLW_SHEET_NOT_ASKED : run_once(setup, policy, &result);
+        setup->limit_bytes == 0 ? FLW_ANALYSIS_NOT_ASKED : run_once(setup, policy, &result);
     answer->smallest_limit_bytes = oom->is_searched ? find_smallest(setup, policy) : FLW_UNKNOWN;
-    if (answer->outcome == FLW_SHEET_SERVED && answer->smallest_limit_bytes != FLW_UNKNOWN) {
+    if (answer->outcome == FLW_ANALYSIS_SERVED && answer->smallest_limit_bytes != FLW_UNKNOWN) {
         answer->smallest_limit_bytes = flw_min(answer->smallest_limit_bytes, setup->limit_bytes);
     }
 }
 
 /* Replay with the settings that people try first when PyTorch runs out of memory. Expandable segments are a policy. */
-static void ask_settings(const struct flw_run_setup *setup, struct flw_sheet_oom *oom)
+static void ask_settings(const struct flw_run_setup *setup, struct flw_analysis_oom *oom)
 {
-    static const char *const settings[FLW_SHEET_OOM_SETTINGS] = {
+    static const char *const settings[FLW_ANALYSIS_OOM_SETTINGS] = {
         "pytorch:max_split_size_mb=128", "pytorch:garbage_collection_threshold=0.8",
         "pytorch:roundup_power2_divisions=8"};
-    for (size_t i = 0; i < FLW_SHEET_OOM_SETTINGS; i++) {
+    for (size_t i = 0; i < FLW_ANALYSIS_OOM_SETTINGS; i++) {
         struct flw_policy_choice choice;
         char message[FLW_POLICY_MESSAGE_BYTES];
         if (flw_policy_choose(settings[i], strlen(settings[i]), &choice, message)) {
@@ -163,21 +163,21 @@ static void ask_settings(const struct flw_run_setup *setup, struct flw_sheet_oom
 
 /* ---- all policies ---- */
 
-void flw_oom_ask(const struct flw_sheet_setup *setup, struct flw_sheet *sheet)
+void flw_oom_ask(const struct flw_analysis_setup *setup, struct flw_analysis *analysis)
 {
-    struct flw_sheet_oom *oom = &sheet->oom;
+    struct flw_analysis_oom *oom = &analysis->oom;
     struct asking asking;
     if (oom->count == 0) {
         return;
     }
-    find_room(sheet);
-    oom->is_limit_given = sheet->limit_bytes != 0;
-    oom->limit_bytes = oom->is_limit_given ? sheet->limit_bytes : oom->limit_bytes;
+    find_room(analysis);
+    oom->is_limit_given = analysis->limit_bytes != 0;
+    oom->limit_bytes = oom->is_limit_given ? analysis->limit_bytes : oom->limit_bytes;
     if (setup->policy_count == 0 || oom->asked_bytes == 0 || oom->asked_bytes > MOST_BYTES ||
         oom->live_bytes > MOST_BYTES) {
         return;
     }
-    make_asking(sheet->trace, (size_t)oom->event - 1, setup->is_by_time, &asking);
+    make_asking(analysis->trace, (size_t)oom->event - 1, setup->is_by_time, &asking);
     struct flw_run_setup run = *setup->run;
     run.trace = &asking.trace;
     run.program = asking.program;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/work.h"
+#include "report/run.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -93,14 +93,15 @@ bool flw_report_can_write(const struct flw_report_options *options)
 /* ---- one trace ---- */
 
 /* Name the page of one trace: for "DIR/out.html" and the third trace "DIR/out-3-NAME.html", without the folder. */
-static void name_page(const char *path, const struct flw_sheet *sheet, size_t place, char *out)
+static void name_page(const char *path, const struct flw_analysis *analysis, size_t place,
+                      char *out)
 {
     const char *slash = strrchr(path, '/');
     const char *base = slash == NULL ? path : slash + 1;
     const char *dot = strrchr(base, '.');
     size_t stem = dot == NULL || dot == base ? strlen(base) : (size_t)(dot - base);
-    char title[FLW_SHEET_NAME_BYTES];
-    snprintf(title, sizeof title, "%s", sheet->title);
+    char title[FLW_ANALYSIS_NAME_BYTES];
+    snprintf(title, sizeof title, "%s", analysis->title);
     for (char *c = title; *c != '\0'; c++) {
         bool is_plain = isalnum((unsigned char)*c) || *c == '.' || *c == '-' || *c == '_';
         *c = is_plain ? *c : '_';
@@ -108,8 +109,9 @@ static void name_page(const char *path, const struct flw_sheet *sheet, size_t pl
     snprintf(out, PATH_BYTES, "%.*s-%zu-%s.html", (int)flw_min(stem, 1024), base, place + 1, title);
 }
 
-static bool write_page(const struct flw_report_options *options, const struct flw_sheet *sheet,
-                       bool has_several, size_t place, const char *others)
+static bool write_page(const struct flw_report_options *options,
+                       const struct flw_analysis *analysis, bool has_several, size_t place,
+                       const char *others)
 {
     const char *path = options->outputs[FLW_REPORT_HTML];
     char of_one[2 * PATH_BYTES], name[PATH_BYTES];
@@ -120,19 +122,19 @@ static bool write_page(const struct flw_report_options *options, const struct fl
     if (has_several) {
         const char *slash = strrchr(path, '/');
         size_t folder = slash == NULL ? 0 : (size_t)(slash + 1 - path);
-        name_page(path, sheet, place, name);
+        name_page(path, analysis, place, name);
         snprintf(of_one, sizeof of_one, "%.*s%s", (int)flw_min(folder, PATH_BYTES), path, name);
         path = of_one;
     }
     flw_draft_begin(&draft, "");
-    return flw_draft_end(&draft, flw_page_write(sheet, others, draft.file), path);
+    return flw_draft_end(&draft, flw_page_write(analysis, others, draft.file), path);
 }
 
 /* Write a format of another tool directly to the file, because the output may be larger than free memory. */
-static bool write_form(const struct flw_report_options *options, const struct flw_sheet *sheet,
-                       enum flw_report_output which)
+static bool write_form(const struct flw_report_options *options,
+                       const struct flw_analysis *analysis, enum flw_report_output which)
 {
-    static void (*const prints[])(const struct flw_sheet *, enum flw_sheet_moment,
+    static void (*const prints[])(const struct flw_analysis *, enum flw_analysis_moment,
                                   FILE *) = {[FLW_REPORT_CSV] = flw_print_csv,
                                              [FLW_REPORT_CSV_OWNERS] = flw_print_csv_owners,
                                              [FLW_REPORT_FOLDED] = flw_print_folded,
@@ -144,36 +146,38 @@ static bool write_form(const struct flw_report_options *options, const struct fl
     }
     bool is_done = flw_output_begin(&output, options->outputs[which], message);
     if (is_done) {
-        prints[which](sheet, options->folded_at, output.file);
+        prints[which](analysis, options->folded_at, output.file);
         is_done = flw_output_commit(&output, message);
     }
     return is_done || flw_complain("%s", message);
 }
 
-bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
-                          bool has_several, size_t place, const char *others)
+bool flw_report_write_one(const struct flw_report_options *options,
+                          const struct flw_analysis *analysis, bool has_several, size_t place,
+                          const char *others)
 {
     bool is_done =
-        options->outputs[FLW_REPORT_FOLDED] == NULL || options->folded_at != FLW_SHEET_AT_OOM ||
-        sheet->oom.count != 0 ||
-        flw_complain("%s: did not run out of memory; use --at peak or --at end", sheet->title);
+        options->outputs[FLW_REPORT_FOLDED] == NULL || options->folded_at != FLW_ANALYSIS_AT_OOM ||
+        analysis->oom.count != 0 ||
+        flw_complain("%s: did not run out of memory; use --at peak or --at end", analysis->title);
     for (unsigned i = FLW_REPORT_CSV; is_done && i < FLW_REPORT_OUTPUTS; i++) {
-        is_done = write_form(options, sheet, i);
+        is_done = write_form(options, analysis, i);
     }
-    return is_done && write_page(options, sheet, has_several, place, others);
+    return is_done && write_page(options, analysis, has_several, place, others);
 }
 
 /* ---- all outputs ---- */
 
-static bool write_landing(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count, const struct flw_job *job)
+static bool write_landing(const struct flw_report_options *options,
+                          const struct flw_analysis *analyses, size_t count,
+                          const struct flw_job *job)
 {
     const char *path = options->outputs[FLW_REPORT_HTML];
     struct flw_draft draft, text;
     char(*names)[PATH_BYTES] = flw_host_alloc(count, sizeof *names);
     const char **links = flw_host_alloc(count, sizeof *links);
     for (size_t i = 0; !flw_output_is_stdout(path) && i < count; i++) {
-        name_page(path, &sheets[i], i, names[i]);
+        name_page(path, &analyses[i], i, names[i]);
         links[i] = names[i];
     }
     flw_draft_begin(&text, "");
@@ -182,7 +186,7 @@ static bool write_landing(const struct flw_report_options *options, const struct
     }
     bool is_good = flw_draft_end(&text, true, NULL);
     flw_draft_begin(&draft, "");
-    is_good = is_good && flw_page_write_landing(sheets, count, links,
+    is_good = is_good && flw_page_write_landing(analyses, count, links,
                                                 job == NULL ? NULL : text.text, draft.file);
     is_good = flw_draft_end(&draft, is_good, path);
     flw_host_free(names);
@@ -191,15 +195,16 @@ static bool write_landing(const struct flw_report_options *options, const struct
     return is_good;
 }
 
-static void print_screen(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                         size_t count, bool has_several, const struct flw_job *job)
+static void print_screen(const struct flw_report_options *options,
+                         const struct flw_analysis *analyses, size_t count, bool has_several,
+                         const struct flw_job *job)
 {
     FILE *out = flw_terminal_open(options->is_ascii);
     if (!has_several || count == 1) {
-        flw_print_text(&sheets[0], options->is_ascii || !flw_terminal_is_utf8(),
+        flw_print_text(&analyses[0], options->is_ascii || !flw_terminal_is_utf8(),
                        options->shows_times, out);
     } else {
-        flw_print_landing(sheets, count, out);
+        flw_print_landing(analyses, count, out);
     }
     if (job != NULL) {
         fputc('\n', out);
@@ -215,12 +220,12 @@ bool flw_report_replaces_baseline(const struct flw_report_options *options)
                             flw_input_place(options->baseline_path));
 }
 
-bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count, bool has_several, const struct flw_job *job,
-                          struct flw_draft *json)
+bool flw_report_write_all(const struct flw_report_options *options,
+                          const struct flw_analysis *analyses, size_t count, bool has_several,
+                          const struct flw_job *job, struct flw_draft *json)
 {
     if (json->file != NULL) {
-        flw_print_json(sheets, count, job, json->file);
+        flw_print_json(analyses, count, job, json->file);
     }
     if (options->json_draft != NULL) {
         return true;
@@ -230,11 +235,11 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
         return false;
     }
     if (options->outputs[FLW_REPORT_HTML] != NULL && has_several &&
-        !write_landing(options, sheets, count, job)) {
+        !write_landing(options, analyses, count, job)) {
         return false;
     }
     if (flw_report_stdout_count(options) == 0) {
-        print_screen(options, sheets, count, has_several, job);
+        print_screen(options, analyses, count, has_several, job);
     }
     return true;
 }
@@ -242,7 +247,7 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
 /* ---- thresholds ---- */
 
 /* Return the reserved bytes, or the fragmentation; negative if the policy does not report them. */
-static double measure(const struct flw_sheet_policy *policy, bool of_reserved)
+static double measure(const struct flw_analysis_policy *policy, bool of_reserved)
 {
     const struct flw_run_result *result = policy->result;
     bool is_measured = strcmp(result->policy->name, flw_policy_bound.name) != 0 &&
@@ -253,17 +258,18 @@ static double measure(const struct flw_sheet_policy *policy, bool of_reserved)
 }
 
 /* Print an error about the worst policy above `most`, the first of equals, if there is one. */
-static bool is_below(double most, bool of_reserved, const struct flw_sheet *sheets, size_t count)
+static bool is_below(double most, bool of_reserved, const struct flw_analysis *analyses,
+                     size_t count)
 {
-    const struct flw_sheet *of = NULL;
+    const struct flw_analysis *of = NULL;
     const char *name = NULL;
     double worst = most;
     for (size_t i = 0; i < count; i++) {
-        for (size_t p = 0; p < sheets[i].policy_count; p++) {
-            if (measure(&sheets[i].policies[p], of_reserved) > worst) {
-                worst = measure(&sheets[i].policies[p], of_reserved);
-                name = sheets[i].policies[p].result->policy->name;
-                of = &sheets[i];
+        for (size_t p = 0; p < analyses[i].policy_count; p++) {
+            if (measure(&analyses[i].policies[p], of_reserved) > worst) {
+                worst = measure(&analyses[i].policies[p], of_reserved);
+                name = analyses[i].policies[p].result->policy->name;
+                of = &analyses[i];
             }
         }
     }
@@ -280,15 +286,15 @@ static bool is_below(double most, bool of_reserved, const struct flw_sheet *shee
                         of->title, name, worst, worst - most);
 }
 
-static bool is_without_oom(const struct flw_sheet *sheets, size_t count)
+static bool is_without_oom(const struct flw_analysis *analyses, size_t count)
 {
     bool is_without = true;
     for (size_t i = 0; i < count; i++) {
-        const struct flw_sheet_oom *oom = &sheets[i].oom;
+        const struct flw_analysis_oom *oom = &analyses[i].oom;
         if (oom->count != 0) {
             is_without =
                 flw_complain("%s: ran out of memory at event %s: %s bytes requested by %s",
-                             sheets[i].title, FLW_COUNT(oom->event), FLW_COUNT(oom->asked_bytes),
+                             analyses[i].title, FLW_COUNT(oom->event), FLW_COUNT(oom->asked_bytes),
                              oom->owner[0] != '\0' ? oom->owner : "unknown code");
         }
     }
@@ -306,17 +312,17 @@ static bool is_below_baseline(const struct flw_json_tree *then, struct flw_draft
     return is_kept || flw_complain("%s", message);
 }
 
-bool flw_report_is_within(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count, const struct flw_json_tree *baseline,
-                          struct flw_draft *json)
+bool flw_report_is_within(const struct flw_report_options *options,
+                          const struct flw_analysis *analyses, size_t count,
+                          const struct flw_json_tree *baseline, struct flw_draft *json)
 {
     bool is_within = true;
     if (options->max_reserved_bytes != 0) {
-        is_within &= is_below((double)options->max_reserved_bytes, true, sheets, count);
+        is_within &= is_below((double)options->max_reserved_bytes, true, analyses, count);
     }
-    is_within &= is_below(options->max_fragmentation, false, sheets, count);
+    is_within &= is_below(options->max_fragmentation, false, analyses, count);
     if (options->fails_on_oom) {
-        is_within &= is_without_oom(sheets, count);
+        is_within &= is_without_oom(analyses, count);
     }
     if (baseline != NULL) {
         is_within &= is_below_baseline(baseline, json);

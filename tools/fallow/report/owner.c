@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "report/analysis.h"
 #include "report/heapview.h"
-#include "report/sheet.h"
 #include "trace/trace/trace.h"
 
 #include "common/command.h"
@@ -159,9 +159,10 @@ struct finder {
     const struct flw_trace *trace;
     const struct flw_owner_rule *rule;
     bool has_native;
-    struct flw_addressmap known;              /* text -> owner */
-    uint32_t *of_stack;                       /* by stack: the owner */
-    uint32_t of_size[2][FLW_SHEET_SIZE_BINS]; /* index 1: older than the recording. 0: none yet */
+    struct flw_addressmap known; /* text -> owner */
+    uint32_t *of_stack;          /* by stack: the owner */
+    uint32_t of_size[2]
+                    [FLW_ANALYSIS_SIZE_BINS]; /* index 1: older than the recording. 0: none yet */
 };
 
 static uint32_t intern(struct flw_owners *owners, const char *text)
@@ -362,10 +363,10 @@ static uint32_t owner_of(struct finder *finder, size_t record, uint64_t size_byt
     if (stack != 0 || (!is_older && finder->owners->has_code)) {
         return finder->of_stack[stack];
     }
-    size_t bin = flw_sheet_size_bin(size_bytes);
+    size_t bin = flw_analysis_size_bin(size_bytes);
     uint32_t *owner = &finder->of_size[is_older][bin];
     if (*owner == 0) {
-        char name[FLW_SHEET_NAME_BYTES];
+        char name[FLW_ANALYSIS_NAME_BYTES];
         snprintf(name, sizeof name, "%sup to %s", is_older ? "before the recording, " : "",
                  FLW_SIZE(UINT64_C(1) << bin));
         *owner = add_named(finder, name);
@@ -437,7 +438,7 @@ void flw_owners_finish(struct flw_owners *owners)
 
 void flw_owners_cut_name(const struct flw_owners *owners, uint32_t owner, char *out)
 {
-    const size_t most = FLW_SHEET_NAME_BYTES - 1;
+    const size_t most = FLW_ANALYSIS_NAME_BYTES - 1;
     const char *name = flw_owners_short_name(owners, owner), *place = strrchr(name, '(');
     size_t length = strlen(name), kept = place == NULL ? 0 : flw_min(strlen(place), most / 4 * 3);
     if (length <= most) {

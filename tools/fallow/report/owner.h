@@ -2,7 +2,7 @@
  *
  * Owns: the owner of a block, named after the program's own code: the rule that picks the owner from a call stack, and
  * the options of the command line that change the rule.
- * Does not: determine which blocks are live at a moment (facts_owner.c).
+ * Does not: determine which blocks are live at a moment (collect_owners.c).
  *
  * The first rule that applies:
  *   1. the innermost frame that matches --owner
@@ -91,7 +91,7 @@ static inline const char *flw_owners_short_name(const struct flw_owners *owners,
     return flw_intern_text(&owners->names, owners->list[owner].brief);
 }
 
-/* Copy the short name into FLW_SHEET_NAME_BYTES. A name that is too long is cut in the middle and keeps "(model.py:30)"
+/* Copy the short name into FLW_ANALYSIS_NAME_BYTES. A name that is too long is cut in the middle and keeps "(model.py:30)"
  * at its end. */
 void flw_owners_cut_name(const struct flw_owners *owners, uint32_t owner, char *out);
 

@@ -15,8 +15,8 @@
 #define OWNERS 20 /* rows of a table without scripts */
 
 struct page {
-    const struct flw_sheet
-        *sheets; /* one, or those of several traces, which have pages of their own */
+    const struct flw_analysis
+        *analyses; /* one, or those of several traces, which have pages of their own */
     size_t count;
     const char *const *links; /* NULL: the page of one trace */
     const char *others, *job; /* of one trace: data of other devices; of several: about their job */
@@ -50,37 +50,37 @@ static void write_row(FILE *out, const char *name, const char *first, const char
     fprintf(out, "</th><td>%s</td><td>%s</td></tr>\n", first, second);
 }
 
-static void write_owners(const struct flw_sheet *sheet, FILE *out)
+static void write_owners(const struct flw_analysis *analysis, FILE *out)
 {
-    enum flw_sheet_moment moment = sheet->oom.count != 0 ? FLW_SHEET_AT_OOM
-                                   : sheet->is_state     ? FLW_SHEET_AT_END
-                                                         : FLW_SHEET_AT_PEAK;
-    static const char *const names[] = {[FLW_SHEET_AT_OOM] = "out of memory",
-                                        [FLW_SHEET_AT_END] = "the end",
-                                        [FLW_SHEET_AT_PEAK] = "the peak"};
-    const struct flw_sheet_holding *holding = &sheet->holdings[moment];
+    enum flw_analysis_moment moment = analysis->oom.count != 0 ? FLW_ANALYSIS_AT_OOM
+                                      : analysis->is_state     ? FLW_ANALYSIS_AT_END
+                                                               : FLW_ANALYSIS_AT_PEAK;
+    static const char *const names[] = {[FLW_ANALYSIS_AT_OOM] = "out of memory",
+                                        [FLW_ANALYSIS_AT_END] = "the end",
+                                        [FLW_ANALYSIS_AT_PEAK] = "the peak"};
+    const struct flw_analysis_holding *holding = &analysis->holdings[moment];
     struct flw_unit unit = flw_unit_choose(holding->bytes);
     fprintf(out,
             "<table><caption>Owners at %s</caption><tr><th>owner</th><th>%s</th><th>blocks</th>"
             "</tr>\n",
             names[moment], unit.name);
     for (size_t i = 0; i < holding->owner_count && i < OWNERS; i++) {
-        const struct flw_sheet_owner *owner = &holding->owners[i];
+        const struct flw_analysis_owner *owner = &holding->owners[i];
         write_row(out, owner->name, FLW_BYTES(owner->bytes, unit), FLW_COUNT(owner->count));
     }
     fputs("</table>\n", out);
 }
 
-static void write_policies(const struct flw_sheet *sheet, FILE *out)
+static void write_policies(const struct flw_analysis *analysis, FILE *out)
 {
-    struct flw_unit unit = flw_unit_choose(sheet->program->max_live_bytes);
+    struct flw_unit unit = flw_unit_choose(analysis->program->max_live_bytes);
     fprintf(out,
             "<table><caption>Policies: peaks in %s</caption><tr><th>policy</th><th>live</th>"
             "<th>reserved</th></tr>\n",
             unit.name);
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        const struct flw_run_result *result = sheet->policies[i].result;
-        write_row(out, sheet->policies[i].label, FLW_BYTES(result->peak_requested_bytes, unit),
+    for (size_t i = 0; i < analysis->policy_count; i++) {
+        const struct flw_run_result *result = analysis->policies[i].result;
+        write_row(out, analysis->policies[i].label, FLW_BYTES(result->peak_requested_bytes, unit),
                   FLW_BYTES(result->statistics.peak_reserved_bytes, unit));
     }
     fputs("</table>\n", out);
@@ -88,16 +88,16 @@ static void write_policies(const struct flw_sheet *sheet, FILE *out)
 
 static void write_tables(const struct page *page)
 {
-    const struct flw_sheet *sheet = page->sheets;
+    const struct flw_analysis *analysis = page->analyses;
     if (page->links == NULL) {
         fputs("<p>The pictures need a script, which this browser does not run.</p>\n<p>",
               page->out);
-        write_escaped(page->out, sheet->verdict);
+        write_escaped(page->out, analysis->verdict);
         fputs("</p>\n<p>", page->out);
-        write_escaped(page->out, sheet->advice.text);
+        write_escaped(page->out, analysis->advice.text);
         fputs("</p>\n", page->out);
-        write_owners(sheet, page->out);
-        write_policies(sheet, page->out);
+        write_owners(analysis, page->out);
+        write_policies(analysis, page->out);
         return;
     }
     for (size_t i = 0; i < page->count; i++) {
@@ -105,7 +105,7 @@ static void write_tables(const struct page *page)
         fputs(has_link ? "<p><a href=\"" : "<p>", page->out);
         write_escaped(page->out, has_link ? page->links[i] : "");
         fputs(has_link ? "\">" : "", page->out);
-        write_escaped(page->out, sheet[i].title);
+        write_escaped(page->out, analysis[i].title);
         fputs(has_link ? "</a></p>\n" : "</p>\n", page->out);
     }
 }
@@ -113,7 +113,7 @@ static void write_tables(const struct page *page)
 /* ---- the data of several traces ---- */
 
 /* Return the reserved peak of a policy; 0 if unknown. */
-static uint64_t peak_of(const struct flw_sheet_policy *policy)
+static uint64_t peak_of(const struct flw_analysis_policy *policy)
 {
     bool is_known = policy != NULL && policy->result->has_run &&
                     policy->result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE;
@@ -121,11 +121,11 @@ static uint64_t peak_of(const struct flw_sheet_policy *policy)
 }
 
 /* Return the length of the folder that all traces share. */
-static size_t common_folder(const struct flw_sheet *sheets, size_t count)
+static size_t common_folder(const struct flw_analysis *analyses, size_t count)
 {
     size_t length = SIZE_MAX;
     for (size_t i = 0; i < count; i++) {
-        const char *name = sheets[i].trace->source, *first = sheets[0].trace->source;
+        const char *name = analyses[i].trace->source, *first = analyses[0].trace->source;
         size_t same = 0, folder = 0;
         for (; name != NULL && first != NULL && name[same] != '\0' && name[same] == first[same];
              same++) {
@@ -136,24 +136,24 @@ static size_t common_folder(const struct flw_sheet *sheets, size_t count)
     return length;
 }
 
-static void write_trace(const struct flw_sheet *sheet, const struct flw_sheet *widest,
+static void write_trace(const struct flw_analysis *analysis, const struct flw_analysis *widest,
                         const char *name, const char *link, struct flw_json_writer *out)
 {
-    uint64_t held = peak_of(sheet->reference), least = peak_of(sheet->best);
-    uint64_t compared = held != 0 ? flw_sheet_held(sheet, sheet->reference) : 0;
+    uint64_t held = peak_of(analysis->reference), least = peak_of(analysis->best);
+    uint64_t compared = held != 0 ? flw_analysis_held(analysis, analysis->reference) : 0;
     uint64_t saved = least != 0 && least < compared ? compared - least : 0;
     flw_json_begin(out, NULL, '{');
     flw_json_text(out, "name", name);
     flw_json_text(out, "link", link);
-    FLW_JSON_NUMBERS(out, {"requested", sheet->trace->peak_requested_bytes}, {"held", held},
+    FLW_JSON_NUMBERS(out, {"requested", analysis->trace->peak_requested_bytes}, {"held", held},
                      {"compared", compared}, {"saved", saved});
-    flw_json_text(out, "best", sheet->best == NULL ? "" : sheet->best->label);
+    flw_json_text(out, "best", analysis->best == NULL ? "" : analysis->best->label);
     flw_json_begin(out, "peaks", '[');
     for (size_t p = 0; p < widest->policy_count; p++) {
-        const struct flw_sheet_policy *policy = flw_sheet_match(sheet, widest, p);
+        const struct flw_analysis_policy *policy = flw_analysis_match(analysis, widest, p);
         flw_json_begin(out, NULL, '[');
         flw_json_number(out, NULL, peak_of(policy));
-        flw_json_real(out, NULL, true, peak_of(policy) != 0 ? flw_sheet_ratio(policy) : 0);
+        flw_json_real(out, NULL, true, peak_of(policy) != 0 ? flw_analysis_ratio(policy) : 0);
         flw_json_end(out, ']');
     }
     flw_json_end(out, ']');
@@ -162,8 +162,8 @@ static void write_trace(const struct flw_sheet *sheet, const struct flw_sheet *w
 
 static void write_traces(const struct page *page)
 {
-    const struct flw_sheet *widest = flw_sheet_widest(page->sheets, page->count);
-    size_t folder = common_folder(page->sheets, page->count);
+    const struct flw_analysis *widest = flw_analysis_widest(page->analyses, page->count);
+    size_t folder = common_folder(page->analyses, page->count);
     struct flw_json_writer json = {.file = page->out, .is_utf8 = true, .is_in_page = true};
     flw_json_begin(&json, NULL, '{');
     flw_json_text(&json, "job", page->job);
@@ -174,26 +174,27 @@ static void write_traces(const struct page *page)
     flw_json_end(&json, ']');
     flw_json_begin(&json, "traces", '[');
     for (size_t i = 0; i < page->count; i++) {
-        const struct flw_sheet *sheet = &page->sheets[i];
-        bool has_title = sheet->trace->source == NULL || sheet->is_other;
-        const char *name = has_title ? sheet->title : sheet->trace->source + folder;
-        write_trace(sheet, widest, name, page->links[i], &json);
+        const struct flw_analysis *analysis = &page->analyses[i];
+        bool has_title = analysis->trace->source == NULL || analysis->is_other;
+        const char *name = has_title ? analysis->title : analysis->trace->source + folder;
+        write_trace(analysis, widest, name, page->links[i], &json);
     }
     fputs("]}", page->out);
 }
 
 /* ---- the frame ---- */
 
-static void write_lead(const struct flw_sheet *sheet, FILE *out)
+static void write_lead(const struct flw_analysis *analysis, FILE *out)
 {
-    const struct flw_trace *trace = sheet->trace;
+    const struct flw_trace *trace = analysis->trace;
     char events[FLW_FIGURE_BYTES], allocs[FLW_FIGURE_BYTES], initial[FLW_FIGURE_BYTES];
     write_escaped(out, trace->format == NULL ? "trace" : trace->format);
     fprintf(out, ", %s event%s, %s allocation%s, %zu stream%s, %s alive at the start%s",
             flw_format_count(trace->event_count, events), flw_plural(trace->event_count),
             flw_format_count(trace->alloc_count, allocs), flw_plural(trace->alloc_count),
             trace->stream_count, flw_plural(trace->stream_count),
-            flw_format_count(trace->initial_count, initial), sheet->is_state ? "; no history" : "");
+            flw_format_count(trace->initial_count, initial),
+            analysis->is_state ? "; no history" : "");
 }
 
 /* Write the text that replaces {{name}} in page.html. */
@@ -201,16 +202,16 @@ static void write_field(const struct page *page, const char *name)
 {
     bool has_several = page->links != NULL;
     if (strncmp(name, "title", 5) == 0) {
-        write_escaped(page->out, has_several ? "Traces" : page->sheets->title);
+        write_escaped(page->out, has_several ? "Traces" : page->analyses->title);
     } else if (strncmp(name, "lead", 4) == 0 && !has_several) {
-        write_lead(page->sheets, page->out);
+        write_lead(page->analyses, page->out);
     } else if (strncmp(name, "tables", 6) == 0) {
         write_tables(page);
     } else if (strncmp(name, "data", 4) == 0 && has_several) {
         write_traces(page);
     } else if (strncmp(name, "data", 4) == 0) {
-        fputs("{\"sheets\":[", page->out);
-        flw_page_write_data(page->sheets, page->out);
+        fputs("{\"analyses\":[", page->out);
+        flw_page_write_data(page->analyses, page->out);
         fprintf(page->out, "%s]}", page->others);
     }
 }
@@ -226,14 +227,14 @@ static bool write_page(const struct page *page)
     return fflush(page->out) == 0 && ferror(page->out) == 0;
 }
 
-bool flw_page_write(const struct flw_sheet *sheet, const char *others, FILE *out)
+bool flw_page_write(const struct flw_analysis *analysis, const char *others, FILE *out)
 {
-    return write_page(&(struct page){.sheets = sheet, .others = others, .out = out});
+    return write_page(&(struct page){.analyses = analysis, .others = others, .out = out});
 }
 
-bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
-                            const char *job, FILE *out)
+bool flw_page_write_landing(const struct flw_analysis *analyses, size_t count,
+                            const char *const *links, const char *job, FILE *out)
 {
-    return write_page(
-        &(struct page){.sheets = sheets, .count = count, .links = links, .job = job, .out = out});
+    return write_page(&(struct page){
+        .analyses = analyses, .count = count, .links = links, .job = job, .out = out});
 }

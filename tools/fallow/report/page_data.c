@@ -16,20 +16,20 @@
 /* ---- over time ---- */
 
 struct series {
-    const struct flw_sheet *sheet;
+    const struct flw_analysis *analysis;
     struct flw_json_writer *out;
     size_t count; /* columns of a picture */
     uint64_t unit;
 };
 
-/* Return the first column of the sheet in column i of a picture. */
+/* Return the first column of the analysis in column i of a picture. */
 static size_t slice(const struct series *series, size_t i)
 {
-    return i * series->sheet->columns.count / series->count;
+    return i * series->analysis->columns.count / series->count;
 }
 
 static void write_range(const struct series *series, const char *key,
-                        const struct flw_sheet_range *of, bool is_low)
+                        const struct flw_analysis_range *of, bool is_low)
 {
     uint64_t values[COLUMNS];
     if (of == NULL) {
@@ -60,16 +60,16 @@ static void write_edges(const struct series *series, const char *key, const uint
     flw_page_write_steps(series->out, key, values, series->count + 1);
 }
 
-/* Return the column of the sheet in column i of a picture in which all bands together hold most. */
-static size_t fullest(const struct series *series, enum flw_sheet_kind kind, size_t i)
+/* Return the column of the analysis in column i of a picture in which all bands together hold most. */
+static size_t fullest(const struct series *series, enum flw_analysis_kind kind, size_t i)
 {
-    const struct flw_sheet *sheet = series->sheet;
+    const struct flw_analysis *analysis = series->analysis;
     size_t best = slice(series, i);
     uint64_t most = 0;
     for (size_t c = best; c < slice(series, i + 1); c++) {
         uint64_t sum = 0;
-        for (size_t b = 0; b < sheet->band_count[kind]; b++) {
-            sum += sheet->bands[kind][b].held_bytes[c];
+        for (size_t b = 0; b < analysis->band_count[kind]; b++) {
+            sum += analysis->bands[kind][b].held_bytes[c];
         }
         best = sum > most ? c : best;
         most = flw_max(most, sum);
@@ -77,17 +77,17 @@ static size_t fullest(const struct series *series, enum flw_sheet_kind kind, siz
     return best;
 }
 
-static void write_bands(const struct series *series, enum flw_sheet_kind kind)
+static void write_bands(const struct series *series, enum flw_analysis_kind kind)
 {
-    const struct flw_sheet *sheet = series->sheet;
+    const struct flw_analysis *analysis = series->analysis;
     size_t columns[COLUMNS];
     uint64_t values[COLUMNS];
     for (size_t i = 0; i < series->count; i++) {
         columns[i] = fullest(series, kind, i);
     }
     flw_json_begin(series->out, "bands", '[');
-    for (size_t b = 0; b < sheet->band_count[kind]; b++) {
-        const struct flw_sheet_band *band = &sheet->bands[kind][b];
+    for (size_t b = 0; b < analysis->band_count[kind]; b++) {
+        const struct flw_analysis_band *band = &analysis->bands[kind][b];
         flw_json_begin(series->out, NULL, '{');
         flw_json_text(series->out, "name", band->name);
         flw_json_number(series->out, "most_bytes", band->most_bytes);
@@ -103,16 +103,16 @@ static void write_bands(const struct series *series, enum flw_sheet_kind kind)
 static void write_kinds(const struct series *series)
 {
     static const struct {
-        enum flw_sheet_kind kind;
+        enum flw_analysis_kind kind;
         const char *key;
-    } kinds[] = {{FLW_SHEET_BY_OWNER, "by_code"},
-                 {FLW_SHEET_BY_TAG, "by_tag"},
-                 {FLW_SHEET_BY_POOL, "by_pool"},
-                 {FLW_SHEET_BY_SIZE, "by_size"},
-                 {FLW_SHEET_BY_STREAM, "by_stream"}};
+    } kinds[] = {{FLW_ANALYSIS_BY_OWNER, "by_code"},
+                 {FLW_ANALYSIS_BY_TAG, "by_tag"},
+                 {FLW_ANALYSIS_BY_POOL, "by_pool"},
+                 {FLW_ANALYSIS_BY_SIZE, "by_size"},
+                 {FLW_ANALYSIS_BY_STREAM, "by_stream"}};
     flw_json_begin(series->out, "kinds", '[');
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        if (series->sheet->band_count[kinds[k].kind] != 0) {
+        if (series->analysis->band_count[kinds[k].kind] != 0) {
             flw_json_begin(series->out, NULL, '{');
             flw_json_text(series->out, "key", kinds[k].key);
             write_bands(series, kinds[k].kind);
@@ -126,8 +126,8 @@ static void write_policies(const struct series *series)
 {
     struct flw_json_writer *out = series->out;
     flw_json_begin(out, "policies", '[');
-    for (size_t i = 0; i < series->sheet->policy_count; i++) {
-        const struct flw_sheet_policy *policy = &series->sheet->policies[i];
+    for (size_t i = 0; i < series->analysis->policy_count; i++) {
+        const struct flw_analysis_policy *policy = &series->analysis->policies[i];
         uint32_t count = policy->latency_count, shown = count < 2 ? 0 : flw_min(count, LATENCIES);
         flw_json_begin(out, NULL, '{');
         flw_json_bool(out, "ran", policy->result->has_run);
@@ -144,14 +144,14 @@ static void write_policies(const struct series *series)
     flw_json_end(out, ']');
 }
 
-static void write_marks(const struct flw_sheet *sheet, struct flw_json_writer *out)
+static void write_marks(const struct flw_analysis *analysis, struct flw_json_writer *out)
 {
     flw_json_begin(out, "marks", '[');
-    for (size_t i = 0; i < flw_min(sheet->mark_count, MARKS); i++) {
+    for (size_t i = 0; i < flw_min(analysis->mark_count, MARKS); i++) {
         flw_json_begin(out, NULL, '[');
-        flw_json_text(out, NULL, sheet->marks[i].name);
-        flw_json_number(out, NULL, sheet->marks[i].begin_op);
-        flw_json_number(out, NULL, sheet->marks[i].end_op);
+        flw_json_text(out, NULL, analysis->marks[i].name);
+        flw_json_number(out, NULL, analysis->marks[i].begin_op);
+        flw_json_number(out, NULL, analysis->marks[i].end_op);
         flw_json_end(out, ']');
     }
     flw_json_end(out, ']');
@@ -159,41 +159,43 @@ static void write_marks(const struct flw_sheet *sheet, struct flw_json_writer *o
 
 /* ---- the rest ---- */
 
-static void write_size_lives(const struct flw_sheet *sheet, struct flw_json_writer *out)
+static void write_size_lives(const struct flw_analysis *analysis, struct flw_json_writer *out)
 {
-    uint64_t rows[3 * FLW_SHEET_SIZE_BINS * FLW_SHEET_LIFE_BINS];
+    uint64_t rows[3 * FLW_ANALYSIS_SIZE_BINS * FLW_ANALYSIS_LIFE_BINS];
     size_t count = 0;
-    for (unsigned size = 0; size < FLW_SHEET_SIZE_BINS; size++) {
-        for (unsigned life = 0; life < FLW_SHEET_LIFE_BINS; life++) {
-            if (sheet->size_life[size][life] != 0) {
+    for (unsigned size = 0; size < FLW_ANALYSIS_SIZE_BINS; size++) {
+        for (unsigned life = 0; life < FLW_ANALYSIS_LIFE_BINS; life++) {
+            if (analysis->size_life[size][life] != 0) {
                 rows[count++] = flw_max(size, 1);
                 rows[count++] = life;
-                rows[count++] = sheet->size_life[size][life];
+                rows[count++] = analysis->size_life[size][life];
             }
         }
     }
     flw_page_write_rows(out, "size_lives", rows, count, 3);
 }
 
-static void write_devices(const struct flw_sheet *sheet, struct flw_json_writer *out)
+static void write_devices(const struct flw_analysis *analysis, struct flw_json_writer *out)
 {
     flw_json_begin(out, "devices", '[');
-    if (sheet->of_devices[0] != '\0') {
-        flw_json_text(out, NULL, sheet->of_devices);
+    if (analysis->of_devices[0] != '\0') {
+        flw_json_text(out, NULL, analysis->of_devices);
     }
-    for (size_t i = 0; i < sheet->others.count; i++) {
-        flw_json_text(out, NULL, sheet->others.list[i].text);
+    for (size_t i = 0; i < analysis->others.count; i++) {
+        flw_json_text(out, NULL, analysis->others.list[i].text);
     }
     flw_json_end(out, ']');
 }
 
-static struct series begin_series(const struct flw_sheet *sheet, struct flw_json_writer *out)
+static struct series begin_series(const struct flw_analysis *analysis, struct flw_json_writer *out)
 {
-    struct series series = {
-        .sheet = sheet, .out = out, .count = flw_min(sheet->columns.count, COLUMNS), .unit = 1};
-    uint64_t most = sheet->trace->peak_requested_bytes;
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        uint64_t reserved = sheet->policies[i].result->statistics.peak_reserved_bytes;
+    struct series series = {.analysis = analysis,
+                            .out = out,
+                            .count = flw_min(analysis->columns.count, COLUMNS),
+                            .unit = 1};
+    uint64_t most = analysis->trace->peak_requested_bytes;
+    for (size_t i = 0; i < analysis->policy_count; i++) {
+        uint64_t reserved = analysis->policies[i].result->statistics.peak_reserved_bytes;
         most = flw_max(most, reserved == FLW_NOT_APPLICABLE ? 0 : reserved);
     }
     while (most / series.unit >= UINT64_C(1) << 20) {
@@ -202,33 +204,34 @@ static struct series begin_series(const struct flw_sheet *sheet, struct flw_json
     return series;
 }
 
-void flw_page_write_data(const struct flw_sheet *sheet, FILE *file)
+void flw_page_write_data(const struct flw_analysis *analysis, FILE *file)
 {
     struct flw_json_writer writer = {.file = file, .is_utf8 = true, .is_in_page = true},
                            *out = &writer;
-    struct series series = begin_series(sheet, out);
-    const struct flw_sheet_range *requested = NULL;
-    for (size_t i = 0; i < sheet->policy_count && requested == NULL; i++) {
-        requested = sheet->policies[i].requested;
+    struct series series = begin_series(analysis, out);
+    const struct flw_analysis_range *requested = NULL;
+    for (size_t i = 0; i < analysis->policy_count && requested == NULL; i++) {
+        requested = analysis->policies[i].requested;
     }
     flw_json_begin(out, NULL, '{');
     flw_json_key(out, "report");
     out->follows = false;
-    flw_print_json_sheet(sheet, out);
+    flw_print_json_analysis(analysis, out);
     out->follows = true;
     FLW_JSON_COUNTS(
-        out, {"ops", sheet->op_count}, {"unit", series.unit}, {"peak_op", sheet->peak_op},
-        {"oom_op", sheet->oom.count == 0 ? FLW_UNKNOWN : sheet->oom.op - (sheet->oom.op != 0)});
-    flw_json_text(out, "pools_note", sheet->pools_note);
-    write_devices(sheet, out);
-    write_edges(&series, "ops_edges", sheet->columns.first_op);
-    write_edges(&series, "time_edges", sheet->columns.time_ns);
+        out, {"ops", analysis->op_count}, {"unit", series.unit}, {"peak_op", analysis->peak_op},
+        {"oom_op",
+         analysis->oom.count == 0 ? FLW_UNKNOWN : analysis->oom.op - (analysis->oom.op != 0)});
+    flw_json_text(out, "pools_note", analysis->pools_note);
+    write_devices(analysis, out);
+    write_edges(&series, "ops_edges", analysis->columns.first_op);
+    write_edges(&series, "time_edges", analysis->columns.time_ns);
     write_range(&series, "low", requested, true);
     write_range(&series, "high", requested, false);
     write_policies(&series);
     write_kinds(&series);
-    write_marks(sheet, out);
-    write_size_lives(sheet, out);
-    flw_page_write_heap(sheet, out);
+    write_marks(analysis, out);
+    write_size_lives(analysis, out);
+    flw_page_write_heap(analysis, out);
     flw_json_end(out, '}');
 }

@@ -73,7 +73,7 @@ struct numbering {
 
 /* A block that is drawn, and the properties that blocks share. */
 struct listed {
-    const struct flw_sheet_rectangle *block;
+    const struct flw_analysis_rectangle *block;
     uint64_t shape[5]; /* requested, taken, stack, owner, stream */
     uint32_t number;   /* of the shape */
 };
@@ -86,10 +86,10 @@ struct stretch {
 };
 
 struct heap {
-    const struct flw_sheet *sheet;
+    const struct flw_analysis *analysis;
     const struct flw_trace *trace;
-    const struct flw_sheet_policy *policy; /* NULL: no policy has addresses */
-    struct listed *blocks;                 /* the heaviest first */
+    const struct flw_analysis_policy *policy; /* NULL: no policy has addresses */
+    struct listed *blocks;                    /* the heaviest first */
     size_t count;
     struct stretch islands[ISLANDS];
     size_t island_count;
@@ -123,7 +123,7 @@ static uint32_t number(struct numbering *numbering, uint32_t thing)
 /* Return the number of the block's owner; 0: unknown. */
 static uint32_t number_owner(struct heap *heap, uint32_t block)
 {
-    const struct flw_owners *owners = heap->sheet->owners;
+    const struct flw_owners *owners = heap->analysis->owners;
     return owners == NULL || block >= heap->trace->block_count
                ? 0
                : number(&heap->owners, owners->of_block[block]);
@@ -140,7 +140,7 @@ static bool is_python(const struct flw_stacks *stacks, uint32_t frame)
 static uint32_t number_stack(struct heap *heap, uint32_t block, FILE *out)
 {
     const struct flw_stacks *stacks = &heap->trace->stacks;
-    const struct flw_owners *owners = heap->sheet->owners;
+    const struct flw_owners *owners = heap->analysis->owners;
     bool is_known = owners != NULL && block < heap->trace->block_count;
     uint32_t stack = is_known ? owners->stack_of_block[block] : 0, frame;
     struct flw_stack_walk walk = flw_stacks_walk(stacks, stack);
@@ -171,9 +171,9 @@ static void write_names(const struct heap *heap, struct flw_json_writer *out)
     flw_json_begin(out, "owners", '[');
     flw_json_text(out, NULL, "code that is not known");
     for (uint32_t i = 0; i < heap->owners.count; i++) {
-        char name[FLW_SHEET_NAME_BYTES]; /* cut like the names of bands */
+        char name[FLW_ANALYSIS_NAME_BYTES]; /* cut like the names of bands */
         snprintf(name, sizeof name, "%s",
-                 flw_owners_short_name(heap->sheet->owners, heap->owners.things[i]));
+                 flw_owners_short_name(heap->analysis->owners, heap->owners.things[i]));
         flw_json_text(out, NULL, name);
     }
     flw_json_end(out, ']');
@@ -183,7 +183,9 @@ static void write_names(const struct heap *heap, struct flw_json_writer *out)
         const char *function = flw_stacks_text(stacks, frame->function);
         const char *file = flw_stacks_text(stacks, frame->file);
         char line[16] = "", *name = NULL;
-        snprintf(line, sizeof line, frame->line == 0 ? "" : ":%u", frame->line);
+        if (frame->line != 0) {
+            snprintf(line, sizeof line, ":%u", frame->line);
+        }
         function = function[0] == '\0' ? "?" : function;
         int length = file[0] == '\0' ? asprintf(&name, "%s", function)
                                      : asprintf(&name, "%s (%s%s)", function, file, line);
@@ -203,8 +205,8 @@ static void write_names(const struct heap *heap, struct flw_json_writer *out)
 
 static int compare_weight(const void *a, const void *b)
 {
-    const struct flw_sheet_rectangle *x = ((const struct listed *)a)->block;
-    const struct flw_sheet_rectangle *y = ((const struct listed *)b)->block;
+    const struct flw_analysis_rectangle *x = ((const struct listed *)a)->block;
+    const struct flw_analysis_rectangle *y = ((const struct listed *)b)->block;
     double wx = (double)x->bytes * (double)(x->end_op - x->begin_op);
     double wy = (double)y->bytes * (double)(y->end_op - y->begin_op);
     return wx != wy ? (wx < wy) - (wx > wy) : (x->block > y->block) - (x->block < y->block);
@@ -219,16 +221,16 @@ static int compare_shape(const void *a, const void *b)
 
 static int compare_begin(const void *a, const void *b)
 {
-    const struct flw_sheet_rectangle *x = ((const struct listed *)a)->block;
-    const struct flw_sheet_rectangle *y = ((const struct listed *)b)->block;
+    const struct flw_analysis_rectangle *x = ((const struct listed *)a)->block;
+    const struct flw_analysis_rectangle *y = ((const struct listed *)b)->block;
     return x->begin_op != y->begin_op ? (x->begin_op > y->begin_op) - (x->begin_op < y->begin_op)
                                       : (x->block > y->block) - (x->block < y->block);
 }
 
 /* ---- addresses ---- */
 
-#define ISLAND_GAP_BYTES (64 * FLW_MIB)         /* empty address space wider than this is cut out */
-#define DOT_COLUMNS      FLW_SHEET_LANE_COLUMNS /* repeated in page/heap.js */
+#define ISLAND_GAP_BYTES (64 * FLW_MIB) /* empty address space wider than this is cut out */
+#define DOT_COLUMNS      FLW_ANALYSIS_LANE_COLUMNS /* repeated in page/heap.js */
 #define DOT_ROWS         107
 #define DOT_FULL         35
 
@@ -241,11 +243,11 @@ static int compare_stretches(const void *a, const void *b)
 /* Keep the addresses in use, without wide gaps. */
 static void find_islands(struct heap *heap)
 {
-    const struct flw_sheet_policy *policy = heap->policy;
+    const struct flw_analysis_policy *policy = heap->policy;
     size_t count = heap->count + policy->lane_count;
     struct stretch *sorted = flw_host_alloc(count, sizeof *sorted);
     for (size_t i = 0; i < heap->count; i++) {
-        const struct flw_sheet_rectangle *block = heap->blocks[i].block;
+        const struct flw_analysis_rectangle *block = heap->blocks[i].block;
         sorted[i] = (struct stretch){block->address, block->address + block->bytes, 0};
     }
     for (size_t i = 0; i < policy->lane_count; i++) {
@@ -303,18 +305,18 @@ static void add_dots(const struct heap *heap, float *dots, double left, double r
 /* Write the density of unlisted blocks in each cell as runs: count, level. */
 static void write_dots(const struct heap *heap, struct flw_json_writer *out)
 {
-    const struct flw_sheet_policy *policy = heap->policy;
+    const struct flw_analysis_policy *policy = heap->policy;
     float *dots = flw_host_alloc((size_t)DOT_COLUMNS * DOT_ROWS, sizeof *dots);
     uint64_t *runs = flw_host_alloc((size_t)DOT_COLUMNS * DOT_ROWS * 2, sizeof *runs);
     size_t count = 0;
-    double column_ops = (double)heap->sheet->op_count / DOT_COLUMNS;
+    double column_ops = (double)heap->analysis->op_count / DOT_COLUMNS;
     for (size_t i = LISTED; i < heap->count; i++) {
-        const struct flw_sheet_rectangle *block = heap->blocks[i].block;
+        const struct flw_analysis_rectangle *block = heap->blocks[i].block;
         add_dots(heap, dots, (double)block->begin_op / column_ops,
                  (double)block->end_op / column_ops, block->address, block->bytes, 1);
     }
     for (size_t i = 0; i < policy->lane_count; i++) {
-        const struct flw_sheet_lane *lane = &policy->lanes[i];
+        const struct flw_analysis_lane *lane = &policy->lanes[i];
         uint64_t bytes = lane->end - lane->begin;
         for (size_t column = 0; column < DOT_COLUMNS; column++) {
             double share = lane->byte_ops[column] / ((double)bytes * column_ops);
@@ -345,12 +347,12 @@ static char shade_of(uint64_t bytes, uint64_t most)
     return (char)('0' + (bytes == 0 ? 0 : shade));
 }
 
-static void write_holes(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
+static void write_holes(const struct flw_analysis_policy *policy, struct flw_json_writer *out)
 {
     size_t columns = policy->hole_column_count, shown = flw_min(columns, HOLE_COLUMNS);
     uint64_t requests[HOLE_COLUMNS], most = 0;
     for (size_t c = 0; c < columns; c++) {
-        for (unsigned bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
+        for (unsigned bin = 0; bin < FLW_ANALYSIS_SIZE_BINS; bin++) {
             most = flw_max(most, policy->holes[c].bytes[bin]);
         }
     }
@@ -361,9 +363,9 @@ static void write_holes(const struct flw_sheet_policy *policy, struct flw_json_w
     flw_json_begin(out, "holes", '{');
     flw_json_begin(out, "columns", '[');
     for (size_t i = 0; i < shown; i++) {
-        const struct flw_sheet_holes *holes = &policy->holes[i * columns / shown];
-        char shades[FLW_SHEET_SIZE_BINS + 1] = {0};
-        for (unsigned bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
+        const struct flw_analysis_holes *holes = &policy->holes[i * columns / shown];
+        char shades[FLW_ANALYSIS_SIZE_BINS + 1] = {0};
+        for (unsigned bin = 0; bin < FLW_ANALYSIS_SIZE_BINS; bin++) {
             shades[bin] = shade_of(holes->bytes[bin], most);
         }
         flw_json_text(out, NULL, shades);
@@ -380,7 +382,7 @@ static void write_holes(const struct flw_sheet_policy *policy, struct flw_json_w
 /* ---- the heap at one moment ---- */
 
 /* Return the least size such that, except for ties, at most MAP_BLOCKS blocks are as large. */
-static uint64_t find_least(const struct flw_sheet_frame *frame)
+static uint64_t find_least(const struct flw_analysis_frame *frame)
 {
     for (uint64_t least = 0;; least = 2 * least + 1) {
         size_t count = 0;
@@ -393,7 +395,7 @@ static uint64_t find_least(const struct flw_sheet_frame *frame)
     }
 }
 
-static void write_map(struct heap *heap, const struct flw_sheet_frame *frame,
+static void write_map(struct heap *heap, const struct flw_analysis_frame *frame,
                       struct flw_json_writer *out)
 {
     uint64_t least = find_least(frame);
@@ -404,8 +406,8 @@ static void write_map(struct heap *heap, const struct flw_sheet_frame *frame,
         segments[i] = frame->segments[i].bytes;
     }
     for (size_t i = 0; i < frame->block_count; i++) {
-        const struct flw_sheet_block *block = &frame->blocks[i];
-        const struct flw_sheet_segment *of_block = &frame->segments[segment];
+        const struct flw_analysis_block *block = &frame->blocks[i];
+        const struct flw_analysis_segment *of_block = &frame->segments[segment];
         while (segment < frame->segment_count &&
                block->address >= of_block->address + of_block->bytes) {
             of_block = &frame->segments[++segment];
@@ -433,8 +435,8 @@ static void write_moments(struct heap *heap, struct flw_json_writer *out)
 {
     flw_json_begin(out, "moments", '[');
     for (size_t i = 0; i < heap->policy->frame_count; i++) {
-        const struct flw_sheet_frame *frame = &heap->policy->frames[i];
-        if (heap->sheet->oom.count != 0 && strcmp(frame->name, "first failure") == 0) {
+        const struct flw_analysis_frame *frame = &heap->policy->frames[i];
+        if (heap->analysis->oom.count != 0 && strcmp(frame->name, "first failure") == 0) {
             continue; /* the recording's first failure is "out of memory" */
         }
         flw_json_begin(out, NULL, '{');
@@ -449,12 +451,12 @@ static void write_moments(struct heap *heap, struct flw_json_writer *out)
 }
 
 /* Return the policy of the heap to show: the recording's own, else PyTorch's, else the first that has addresses. */
-static const struct flw_sheet_policy *find_heap(const struct flw_sheet *sheet)
+static const struct flw_analysis_policy *find_heap(const struct flw_analysis *analysis)
 {
-    const struct flw_sheet_policy *found = NULL;
+    const struct flw_analysis_policy *found = NULL;
     int best = 0;
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        const struct flw_sheet_policy *policy = &sheet->policies[i];
+    for (size_t i = 0; i < analysis->policy_count; i++) {
+        const struct flw_analysis_policy *policy = &analysis->policies[i];
         const char *name = policy->result->policy->name;
         int rank = strcmp(name, "recorded") == 0 ? 3 : strcmp(name, "pytorch") == 0 ? 2 : 1;
         if (rank > best && (policy->rectangle_count != 0 || policy->frame_count != 0)) {
@@ -468,7 +470,7 @@ static const struct flw_sheet_policy *find_heap(const struct flw_sheet *sheet)
 static void begin_heap(struct heap *heap)
 {
     const struct flw_trace *trace = heap->trace;
-    heap->policy = find_heap(heap->sheet);
+    heap->policy = find_heap(heap->analysis);
     heap->count = heap->policy == NULL ? 0 : heap->policy->rectangle_count;
     heap->blocks = flw_host_alloc(heap->count, sizeof *heap->blocks);
     for (size_t i = 0; i < heap->count; i++) {
@@ -478,7 +480,8 @@ static void begin_heap(struct heap *heap)
     if (heap->count != 0) {
         find_islands(heap);
     }
-    heap->owners = begin_numbering(heap->sheet->owners == NULL ? 0 : heap->sheet->owners->count);
+    heap->owners =
+        begin_numbering(heap->analysis->owners == NULL ? 0 : heap->analysis->owners->count);
     heap->stacks = begin_numbering(trace->stacks.stack_count);
     heap->frames = begin_numbering(trace->stacks.frame_count);
 }
@@ -493,7 +496,7 @@ static void finish_heap(struct heap *heap)
 
 static void write_heap(struct heap *heap, struct flw_json_writer *out)
 {
-    const struct flw_sheet_policy *policy = heap->policy;
+    const struct flw_analysis_policy *policy = heap->policy;
     if (policy == NULL) {
         flw_json_null(out, "heap");
         return;
@@ -501,7 +504,7 @@ static void write_heap(struct heap *heap, struct flw_json_writer *out)
     bool has_lanes = policy->lane_count != 0;
     uint64_t merged = heap->count - flw_min(heap->count, LISTED);
     flw_json_begin(out, "heap", '{');
-    FLW_JSON_NUMBERS(out, {"policy", (uint64_t)(policy - heap->sheet->policies)},
+    FLW_JSON_NUMBERS(out, {"policy", (uint64_t)(policy - heap->analysis->policies)},
                      {"bytes", heap->count == 0 ? 1 : (uint64_t)heap->bytes},
                      {"merged_blocks", merged + (has_lanes ? policy->left_out_count : 0)},
                      {"lost_blocks", has_lanes ? 0 : policy->left_out_count});
@@ -518,7 +521,7 @@ static void write_blocks(struct heap *heap, struct flw_json_writer *out)
     flw_json_key(out, "stacks");
     putc('"', out->file);
     for (size_t i = 0; i < count; i++) {
-        const struct flw_sheet_rectangle *block = heap->blocks[i].block;
+        const struct flw_analysis_rectangle *block = heap->blocks[i].block;
         bool is_known = block->block < heap->trace->block_count;
         uint64_t asked = is_known ? heap->trace->blocks[block->block].size_bytes : block->bytes;
         uint64_t shape[] = {asked, block->bytes, number_stack(heap, block->block, out->file),
@@ -536,7 +539,7 @@ static void write_blocks(struct heap *heap, struct flw_json_writer *out)
     flw_page_write_rows(out, "shapes", rows[0], shapes * 5, 5);
     qsort(heap->blocks, count, sizeof *heap->blocks, compare_begin);
     for (size_t i = 0; i < count; i++) {
-        const struct flw_sheet_rectangle *block = heap->blocks[i].block;
+        const struct flw_analysis_rectangle *block = heap->blocks[i].block;
         uint64_t row[] = {block->begin_op - last, block->end_op - block->begin_op,
                           heap->blocks[i].number, (uint64_t)place_of(heap, block->address)};
         memcpy(rows[0] + 4 * i, row, sizeof row);
@@ -548,9 +551,9 @@ static void write_blocks(struct heap *heap, struct flw_json_writer *out)
     flw_host_free(rows);
 }
 
-void flw_page_write_heap(const struct flw_sheet *sheet, struct flw_json_writer *out)
+void flw_page_write_heap(const struct flw_analysis *analysis, struct flw_json_writer *out)
 {
-    struct heap heap = {.sheet = sheet, .trace = sheet->trace};
+    struct heap heap = {.analysis = analysis, .trace = analysis->trace};
     begin_heap(&heap);
     write_heap(&heap, out);
     write_blocks(&heap, out);

@@ -18,21 +18,21 @@ static void print_text_or_null(struct flw_json_writer *out, const char *key, con
 
 /* ---- one policy ---- */
 
-static void print_at_peak(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
+static void print_at_peak(const struct flw_analysis_policy *policy, struct flw_json_writer *out)
 {
-    static const struct flw_sheet_frame unknown = {.segment_count = FLW_UNKNOWN,
-                                                   .block_count = FLW_UNKNOWN,
-                                                   .hole_count = FLW_UNKNOWN,
-                                                   .hole_bytes = FLW_UNKNOWN,
-                                                   .largest_hole_bytes = FLW_UNKNOWN};
-    const struct flw_sheet_frame *known = flw_sheet_frame(policy, "peak reserved");
-    const struct flw_sheet_frame *frame = known != NULL ? known : &unknown;
+    static const struct flw_analysis_frame unknown = {.segment_count = FLW_UNKNOWN,
+                                                      .block_count = FLW_UNKNOWN,
+                                                      .hole_count = FLW_UNKNOWN,
+                                                      .hole_bytes = FLW_UNKNOWN,
+                                                      .largest_hole_bytes = FLW_UNKNOWN};
+    const struct flw_analysis_frame *known = flw_analysis_frame(policy, "peak reserved");
+    const struct flw_analysis_frame *frame = known != NULL ? known : &unknown;
     uint64_t reserved = policy->result->statistics.peak_reserved_bytes;
     uint64_t requested = policy->requested_at_peak_bytes, block = policy->block_at_peak_bytes;
     begin_line(out, "    ", "at_peak_reserved", '{');
     FLW_JSON_COUNTS(out, {"requested_bytes", requested}, {"block_bytes", block},
-                    {"internal_waste_bytes", flw_sheet_subtract(block, requested)},
-                    {"external_waste_bytes", flw_sheet_subtract(reserved, block)},
+                    {"internal_waste_bytes", flw_analysis_subtract(block, requested)},
+                    {"external_waste_bytes", flw_analysis_subtract(reserved, block)},
                     {"segments", frame->segment_count + frame->left_out_segment_count},
                     {"blocks", frame->block_count + frame->left_out_count},
                     {"holes", frame->hole_count}, {"hole_bytes", frame->hole_bytes},
@@ -42,10 +42,10 @@ static void print_at_peak(const struct flw_sheet_policy *policy, struct flw_json
     flw_json_end(out, '}');
 }
 
-static void print_peaks(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
+static void print_peaks(const struct flw_analysis_policy *policy, struct flw_json_writer *out)
 {
     const struct flw_run_result *result = policy->result;
-    double ratio = flw_sheet_ratio(policy);
+    double ratio = flw_analysis_ratio(policy);
     FLW_JSON_COUNTS(out, {"peak_requested_bytes", result->peak_requested_bytes},
                     {"peak_block_bytes", policy->peak_block_bytes},
                     {"peak_reserved_bytes", result->statistics.peak_reserved_bytes},
@@ -63,7 +63,7 @@ static void print_peaks(const struct flw_sheet_policy *policy, struct flw_json_w
     }
 }
 
-static void print_failures(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
+static void print_failures(const struct flw_analysis_policy *policy, struct flw_json_writer *out)
 {
     flw_json_count(out, "failures", policy->result->failure_count);
     if (flw_json_begin_known(out, "first_failure", policy->first_failure_op != FLW_UNKNOWN, '{')) {
@@ -75,12 +75,12 @@ static void print_failures(const struct flw_sheet_policy *policy, struct flw_jso
     }
 }
 
-static void print_work(const struct flw_sheet *sheet, const struct flw_run_result *result,
+static void print_work(const struct flw_analysis *analysis, const struct flw_run_result *result,
                        struct flw_json_writer *out)
 {
     const struct flw_policy_statistics *statistics = &result->statistics;
     const struct flw_device_account *account = &result->account;
-    uint64_t alloc_count = sheet->program->alloc_count + sheet->program->initial_count;
+    uint64_t alloc_count = analysis->program->alloc_count + analysis->program->initial_count;
     bool has_hits = statistics->hit_count != FLW_NOT_APPLICABLE && alloc_count != 0;
     FLW_JSON_COUNTS(out, {"driver_calls", statistics->driver_call_count},
                     {"driver_given_bytes", account->given_bytes},
@@ -100,14 +100,14 @@ static void print_work(const struct flw_sheet *sheet, const struct flw_run_resul
     flw_plan_print_quarter(result, out);
 }
 
-static void print_calls(const struct flw_sheet_policy *policy, struct flw_json_writer *out)
+static void print_calls(const struct flw_analysis_policy *policy, struct flw_json_writer *out)
 {
 #define X(key, symbol) key,
-    static const char *const names[FLW_SHEET_CALL_COUNT] = {FLW_SHEET_CALLS(X)};
+    static const char *const names[FLW_ANALYSIS_CALL_COUNT] = {FLW_ANALYSIS_CALLS(X)};
 #undef X
     out->line = policy->has_calls ? "    " : NULL;
     if (flw_json_begin_known(out, "calls", policy->has_calls, '{')) {
-        for (size_t i = 0; i < FLW_SHEET_CALL_COUNT; i++) {
+        for (size_t i = 0; i < FLW_ANALYSIS_CALL_COUNT; i++) {
             flw_json_number(out, names[i], policy->calls[i]);
         }
         flw_json_end(out, '}');
@@ -152,8 +152,8 @@ static void print_times(const struct flw_run_result *result, struct flw_json_wri
     }
 }
 
-static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
-                         struct flw_json_writer *out)
+static void print_policy(const struct flw_analysis *analysis,
+                         const struct flw_analysis_policy *policy, struct flw_json_writer *out)
 {
     const struct flw_run_result *result = policy->result;
     begin_line(out, "   ", NULL, '{');
@@ -165,7 +165,7 @@ static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_p
     flw_json_bool(out, "reserved_from_ledger", result->is_reserved_from_ledger);
     flw_json_bool(out, "keeps_private_pools_apart", result->policy->keeps_pools_apart);
     print_failures(policy, out);
-    print_work(sheet, result, out);
+    print_work(analysis, result, out);
     print_calls(policy, out);
     print_match(&result->statistics, out);
     print_times(result, out);
@@ -174,11 +174,11 @@ static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_p
 
 /* ---- the trace ---- */
 
-static void print_devices(const struct flw_sheet *sheet, struct flw_json_writer *out)
+static void print_devices(const struct flw_analysis *analysis, struct flw_json_writer *out)
 {
     flw_json_begin(out, "other_devices", '[');
-    for (size_t i = 0; i < sheet->others.count; i++) {
-        const struct flw_sheet_device *other = &sheet->others.list[i];
+    for (size_t i = 0; i < analysis->others.count; i++) {
+        const struct flw_analysis_device *other = &analysis->others.list[i];
         bool ran_out = other->oom_event != 0;
         flw_json_begin(out, NULL, '{');
         FLW_JSON_COUNTS(out, {"device", (uint64_t)other->device}, {"events", other->event_count},
@@ -191,46 +191,46 @@ static void print_devices(const struct flw_sheet *sheet, struct flw_json_writer 
     flw_json_end(out, ']');
 }
 
-static void print_trace(const struct flw_sheet *sheet, struct flw_json_writer *out)
+static void print_trace(const struct flw_analysis *analysis, struct flw_json_writer *out)
 {
-    const struct flw_trace *trace = sheet->trace;
+    const struct flw_trace *trace = analysis->trace;
     uint64_t free_count = 0;
-    for (size_t i = 0; i < FLW_SHEET_LIFE_BINS; i++) {
-        free_count += sheet->life_count[i];
+    for (size_t i = 0; i < FLW_ANALYSIS_LIFE_BINS; i++) {
+        free_count += analysis->life_count[i];
     }
-    flw_json_text(out, "title", sheet->title);
+    flw_json_text(out, "title", analysis->title);
     flw_json_text(out, "format", trace->format);
     flw_json_number(out, "recorded_device", (uint64_t)trace->device);
-    print_devices(sheet, out);
-    flw_json_bool(out, "has_history", !sheet->is_state);
-    flw_json_bool(out, "events_overwritten", sheet->is_overwritten);
-    FLW_JSON_COUNTS(out, {"events", trace->event_count}, {"ops", sheet->op_count},
+    print_devices(analysis, out);
+    flw_json_bool(out, "has_history", !analysis->is_state);
+    flw_json_bool(out, "events_overwritten", analysis->is_overwritten);
+    FLW_JSON_COUNTS(out, {"events", trace->event_count}, {"ops", analysis->op_count},
                     {"allocs", trace->alloc_count}, {"frees", free_count},
                     {"initial_blocks", trace->initial_count}, {"streams", trace->stream_count},
-                    {"private_pools", sheet->program->lanes.pool_count},
-                    {"distinct_sizes", sheet->distinct_size_count},
-                    {"freed_by_the_next_op", sheet->temporary_count},
+                    {"private_pools", analysis->program->lanes.pool_count},
+                    {"distinct_sizes", analysis->distinct_size_count},
+                    {"freed_by_the_next_op", analysis->temporary_count},
                     {"unknown_frees", trace->unknown_free_count},
                     {"peak_requested_bytes", trace->peak_requested_bytes},
                     {"recorded_peak_reserved_bytes",
                      trace->has_segments ? trace->recorded_peak_reserved_bytes : FLW_UNKNOWN},
-                    {"unused_from_before_bytes", sheet->unused_bytes},
-                    {"pending_at_end_bytes", sheet->pending_bytes},
-                    {"pending_at_end_blocks", sheet->pending_count},
-                    {"bound_bytes", sheet->program->max_live_bytes},
-                    {"without_wait_bytes", sheet->without_wait_bytes},
-                    {"packed_bytes", sheet->packed_bytes});
+                    {"unused_from_before_bytes", analysis->unused_bytes},
+                    {"pending_at_end_bytes", analysis->pending_bytes},
+                    {"pending_at_end_blocks", analysis->pending_count},
+                    {"bound_bytes", analysis->program->max_live_bytes},
+                    {"without_wait_bytes", analysis->without_wait_bytes},
+                    {"packed_bytes", analysis->packed_bytes});
     flw_json_text(out, "device", "simulated device");
     flw_json_bool(out, "simulated", true);
-    flw_json_known(out, "limit_bytes", sheet->limit_bytes != 0, sheet->limit_bytes);
-    flw_json_number(out, "lag", sheet->lag_units);
-    flw_json_text(out, "lag_unit", sheet->is_by_time ? "ns of trace time" : "events");
+    flw_json_known(out, "limit_bytes", analysis->limit_bytes != 0, analysis->limit_bytes);
+    flw_json_number(out, "lag", analysis->lag_units);
+    flw_json_text(out, "lag_unit", analysis->is_by_time ? "ns of trace time" : "events");
 }
 
 /* ---- owners ---- */
 
 static void print_spread(struct flw_json_writer *out, const char *key,
-                         const struct flw_sheet_spread *spread)
+                         const struct flw_analysis_spread *spread)
 {
     if (flw_json_begin_known(out, key, spread->count != 0, '{')) {
         FLW_JSON_COUNTS(out, {"p50", spread->p50}, {"p90", spread->p90}, {"p99", spread->p99},
@@ -240,7 +240,7 @@ static void print_spread(struct flw_json_writer *out, const char *key,
 }
 
 /* Print the members of an owner: sizes and lives of all blocks, or what the blocks held at the peak. */
-static void print_category(const struct flw_sheet_category *category, bool is_at_peak,
+static void print_category(const struct flw_analysis_category *category, bool is_at_peak,
                            struct flw_json_writer *out)
 {
     out->line = is_at_peak ? NULL : "   ";
@@ -258,16 +258,16 @@ static void print_category(const struct flw_sheet_category *category, bool is_at
     flw_json_end(out, '}');
 }
 
-static void print_owners(const struct flw_sheet *sheet, const char *key, bool is_at_peak,
+static void print_owners(const struct flw_analysis *analysis, const char *key, bool is_at_peak,
                          struct flw_json_writer *out)
 {
-    static const char *const kinds[FLW_SHEET_KIND_COUNT] = {"by_code", "by_stream", "by_size",
-                                                            "by_tag", "by_pool"};
+    static const char *const kinds[FLW_ANALYSIS_KIND_COUNT] = {"by_code", "by_stream", "by_size",
+                                                               "by_tag", "by_pool"};
     begin_line(out, "  ", key, '{');
-    for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
+    for (size_t kind = 0; kind < FLW_ANALYSIS_KIND_COUNT; kind++) {
         flw_json_begin(out, kinds[kind], '[');
-        for (size_t i = 0; i < sheet->category_count[kind]; i++) {
-            print_category(&sheet->categories[kind][i], is_at_peak, out);
+        for (size_t i = 0; i < analysis->category_count[kind]; i++) {
+            print_category(&analysis->categories[kind][i], is_at_peak, out);
         }
         flw_json_end(out, ']');
     }
@@ -284,8 +284,8 @@ static void print_list(struct flw_json_writer *out, const char *key, const uint6
     flw_json_end(out, ']');
 }
 
-static void print_holding(const struct flw_sheet *sheet, const char *key,
-                          const struct flw_sheet_holding *holding, struct flw_json_writer *out)
+static void print_holding(const struct flw_analysis *analysis, const char *key,
+                          const struct flw_analysis_holding *holding, struct flw_json_writer *out)
 {
     begin_line(out, "   ", key, '{');
     FLW_JSON_NUMBERS(out, {"bytes", holding->bytes}, {"blocks", holding->count},
@@ -297,8 +297,8 @@ static void print_holding(const struct flw_sheet *sheet, const char *key,
         FLW_JSON_NUMBERS(out, {"bytes", holding->owners[i].bytes},
                          {"blocks", holding->owners[i].count});
         if (holding->left != NULL) {
-            print_list(out, "left_bytes", holding->left[i].bytes, sheet->stretch_count);
-            print_list(out, "left_blocks", holding->left[i].counts, sheet->stretch_count);
+            print_list(out, "left_bytes", holding->left[i].bytes, analysis->stretch_count);
+            print_list(out, "left_blocks", holding->left[i].counts, analysis->stretch_count);
         }
         flw_json_end(out, '}');
     }
@@ -307,21 +307,21 @@ static void print_holding(const struct flw_sheet *sheet, const char *key,
 }
 
 /* Print the owners at each moment; for the survivors also the bytes left by each stretch. */
-static void print_holdings(const struct flw_sheet *sheet, struct flw_json_writer *out)
+static void print_holdings(const struct flw_analysis *analysis, struct flw_json_writer *out)
 {
     begin_line(out, "  ", "holders", '{');
-    flw_json_text(out, "rule", sheet->owner_rule);
-    print_holding(sheet, "at_peak", &sheet->holdings[FLW_SHEET_AT_PEAK], out);
-    if (sheet->oom.count == 0) {
+    flw_json_text(out, "rule", analysis->owner_rule);
+    print_holding(analysis, "at_peak", &analysis->holdings[FLW_ANALYSIS_AT_PEAK], out);
+    if (analysis->oom.count == 0) {
         flw_json_null(out, "at_out_of_memory");
     } else {
-        print_holding(sheet, "at_out_of_memory", &sheet->holdings[FLW_SHEET_AT_OOM], out);
+        print_holding(analysis, "at_out_of_memory", &analysis->holdings[FLW_ANALYSIS_AT_OOM], out);
     }
-    print_holding(sheet, "at_end", &sheet->holdings[FLW_SHEET_AT_END], out);
-    print_holding(sheet, "survivors", &sheet->holdings[FLW_SHEET_SURVIVORS], out);
+    print_holding(analysis, "at_end", &analysis->holdings[FLW_ANALYSIS_AT_END], out);
+    print_holding(analysis, "survivors", &analysis->holdings[FLW_ANALYSIS_SURVIVORS], out);
     begin_line(out, "   ", "stretches", '[');
-    for (size_t i = 0; i < sheet->stretch_count; i++) {
-        const struct flw_sheet_stretch *stretch = &sheet->stretches[i];
+    for (size_t i = 0; i < analysis->stretch_count; i++) {
+        const struct flw_analysis_stretch *stretch = &analysis->stretches[i];
         flw_json_begin(out, NULL, '{');
         flw_json_text(out, "name", stretch->name);
         FLW_JSON_NUMBERS(out, {"end_op", stretch->end_op}, {"left_bytes", stretch->left_bytes},
@@ -352,12 +352,12 @@ static void print_bins(struct flw_json_writer *out, const char *key, const char 
 
 /* ---- out of memory ---- */
 
-static void print_oom(const struct flw_sheet_oom *oom, struct flw_json_writer *out)
+static void print_oom(const struct flw_analysis_oom *oom, struct flw_json_writer *out)
 {
-    static const char *const outcomes[] = {[FLW_SHEET_SERVED] = "served",
-                                           [FLW_SHEET_REFUSED] = "refused",
-                                           [FLW_SHEET_REFUSED_BEFORE] = "refused before",
-                                           [FLW_SHEET_NOT_ASKED] = "not asked"};
+    static const char *const outcomes[] = {[FLW_ANALYSIS_SERVED] = "served",
+                                           [FLW_ANALYSIS_REFUSED] = "refused",
+                                           [FLW_ANALYSIS_REFUSED_BEFORE] = "refused before",
+                                           [FLW_ANALYSIS_NOT_ASKED] = "not asked"};
     out->line = "  ";
     if (!flw_json_begin_known(out, "out_of_memory", oom->count != 0, '{')) {
         return;
@@ -385,34 +385,34 @@ static void print_oom(const struct flw_sheet_oom *oom, struct flw_json_writer *o
 
 /* ---- all ---- */
 
-void flw_print_json_sheet(const struct flw_sheet *sheet, struct flw_json_writer *out)
+void flw_print_json_analysis(const struct flw_analysis *analysis, struct flw_json_writer *out)
 {
     begin_line(out, " ", NULL, '{');
-    print_trace(sheet, out);
-    print_oom(&sheet->oom, out);
-    print_owners(sheet, "at_peak_requested", true, out);
-    print_owners(sheet, "owners", false, out);
-    print_holdings(sheet, out);
-    print_bins(out, "sizes", "up_to_bytes", sheet->size_count, sheet->size_bytes,
-               FLW_SHEET_SIZE_BINS);
-    print_bins(out, "lives", "from_ops", sheet->life_count, NULL, FLW_SHEET_LIFE_BINS);
+    print_trace(analysis, out);
+    print_oom(&analysis->oom, out);
+    print_owners(analysis, "at_peak_requested", true, out);
+    print_owners(analysis, "owners", false, out);
+    print_holdings(analysis, out);
+    print_bins(out, "sizes", "up_to_bytes", analysis->size_count, analysis->size_bytes,
+               FLW_ANALYSIS_SIZE_BINS);
+    print_bins(out, "lives", "from_ops", analysis->life_count, NULL, FLW_ANALYSIS_LIFE_BINS);
     begin_line(out, "  ", "policies", '[');
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        print_policy(sheet, &sheet->policies[i], out);
+    for (size_t i = 0; i < analysis->policy_count; i++) {
+        print_policy(analysis, &analysis->policies[i], out);
     }
     flw_json_end(out, ']');
     out->line = "  ";
-    flw_json_text(out, "headline", sheet->headline);
-    flw_json_text(out, "verdict", sheet->verdict);
+    flw_json_text(out, "headline", analysis->headline);
+    flw_json_text(out, "verdict", analysis->verdict);
     begin_line(out, "  ", "advice", '{');
-    flw_json_text(out, "text", sheet->advice.text);
-    print_text_or_null(out, "type", sheet->advice.setting);
-    flw_json_count(out, "saved_bytes", sheet->advice.saved_bytes);
+    flw_json_text(out, "text", analysis->advice.text);
+    print_text_or_null(out, "type", analysis->advice.setting);
+    flw_json_count(out, "saved_bytes", analysis->advice.saved_bytes);
     flw_json_end(out, '}');
     flw_json_end(out, '}');
 }
 
-void flw_print_json(const struct flw_sheet *sheets, size_t count, const struct flw_job *job,
+void flw_print_json(const struct flw_analysis *analyses, size_t count, const struct flw_job *job,
                     FILE *file)
 {
     struct flw_json_writer writer = {.file = file, .is_spaced = true}, *out = &writer;
@@ -421,7 +421,7 @@ void flw_print_json(const struct flw_sheet *sheets, size_t count, const struct f
     if (count != 0) {
         flw_json_begin(out, "traces", '[');
         for (size_t i = 0; i < count; i++) {
-            flw_print_json_sheet(&sheets[i], out);
+            flw_print_json_analysis(&analyses[i], out);
         }
         flw_json_end(out, ']');
     }

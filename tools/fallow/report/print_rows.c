@@ -24,7 +24,7 @@ static void print_number(FILE *out, bool is_known, uint64_t number)
     }
 }
 
-static void print_range(FILE *out, const struct flw_sheet_range *series, size_t column)
+static void print_range(FILE *out, const struct flw_analysis_range *series, size_t column)
 {
     print_number(out, series != NULL, series == NULL ? 0 : series[column].high);
 }
@@ -43,11 +43,11 @@ static void print_name(FILE *out, const char *name)
 
 /* Print the rows of a policy. Holes are measured less often: each row has the last measurement before the row's end, and
  * the op of that measurement. */
-static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
-                         FILE *out)
+static void print_policy(const struct flw_analysis *analysis,
+                         const struct flw_analysis_policy *policy, FILE *out)
 {
-    const struct flw_sheet_columns *columns = &sheet->columns;
-    const struct flw_sheet_holes none = {.count = 0}, *holes = &none;
+    const struct flw_analysis_columns *columns = &analysis->columns;
+    const struct flw_analysis_holes none = {.count = 0}, *holes = &none;
     size_t next = 0;
     uint64_t holes_end = 0;
     for (size_t i = 0; policy->has_series && i < columns->count; i++) {
@@ -59,12 +59,12 @@ static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_p
         print_range(out, policy->requested, i);
         print_range(out, policy->block, i);
         print_range(out, policy->reserved, i);
-        for (;
-             next < policy->hole_column_count &&
-             flw_sheet_hole_end(sheet, policy->hole_column_count, next) <= columns->first_op[i + 1];
+        for (; next < policy->hole_column_count &&
+               flw_analysis_hole_end(analysis, policy->hole_column_count, next) <=
+                   columns->first_op[i + 1];
              next++) {
             holes = &policy->holes[next];
-            holes_end = flw_sheet_hole_end(sheet, policy->hole_column_count, next);
+            holes_end = flw_analysis_hole_end(analysis, policy->hole_column_count, next);
         }
         print_number(out, next != 0, holes->largest_bytes);
         print_number(out, next != 0, holes->count);
@@ -73,36 +73,37 @@ static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_p
     }
 }
 
-void flw_print_csv(const struct flw_sheet *sheet, enum flw_sheet_moment moment, FILE *out)
+void flw_print_csv(const struct flw_analysis *analysis, enum flw_analysis_moment moment, FILE *out)
 {
     (void)moment;
     fputs("event,t_ns,policy,requested,block,reserved,largest_free,holes,holes_event\n", out);
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        print_policy(sheet, &sheet->policies[i], out);
+    for (size_t i = 0; i < analysis->policy_count; i++) {
+        print_policy(analysis, &analysis->policies[i], out);
     }
 }
 
 /* ---- the owners of one trace ---- */
 
-void flw_print_csv_owners(const struct flw_sheet *sheet, enum flw_sheet_moment at, FILE *out)
+void flw_print_csv_owners(const struct flw_analysis *analysis, enum flw_analysis_moment at,
+                          FILE *out)
 {
     enum {
-        ALL = FLW_SHEET_MOMENT_COUNT /* the whole recording */
+        ALL = FLW_ANALYSIS_MOMENT_COUNT /* the whole recording */
     };
-    size_t count = sheet->owners->count;
-    const uint32_t *owners = sheet->owners->of_block;
+    size_t count = analysis->owners->count;
+    const uint32_t *owners = analysis->owners->of_block;
     uint64_t *numbers = flw_host_alloc(2 * (ALL + 1) * count, sizeof *numbers);
     uint64_t *bytes[ALL + 1], *counts[ALL + 1];
     (void)at;
     for (unsigned moment = 0; moment <= ALL; moment++) {
         bytes[moment] = numbers + 2 * moment * count;
         counts[moment] = bytes[moment] + count;
-        if (moment < ALL && (moment != FLW_SHEET_AT_OOM || sheet->oom.count != 0)) {
-            flw_sheet_tally(sheet, moment, owners, bytes[moment], counts[moment]);
+        if (moment < ALL && (moment != FLW_ANALYSIS_AT_OOM || analysis->oom.count != 0)) {
+            flw_analysis_tally(analysis, moment, owners, bytes[moment], counts[moment]);
         }
     }
-    for (size_t i = 0; i < sheet->program->op_count; i++) {
-        const struct flw_op *op = &sheet->program->ops[i];
+    for (size_t i = 0; i < analysis->program->op_count; i++) {
+        const struct flw_op *op = &analysis->program->ops[i];
         if (op->kind == FLW_OP_ALLOC) {
             bytes[ALL][owners[op->block]] += op->size_bytes;
             counts[ALL][owners[op->block]]++;
@@ -115,9 +116,9 @@ void flw_print_csv_owners(const struct flw_sheet *sheet, enum flw_sheet_moment a
         if (counts[ALL][i] == 0) {
             continue;
         }
-        print_name(out, flw_owners_name(sheet->owners, (uint32_t)i));
+        print_name(out, flw_owners_name(analysis->owners, (uint32_t)i));
         for (unsigned moment = 0; moment <= ALL; moment++) {
-            bool is_known = moment != FLW_SHEET_AT_OOM || sheet->oom.count != 0;
+            bool is_known = moment != FLW_ANALYSIS_AT_OOM || analysis->oom.count != 0;
             print_number(out, is_known, bytes[moment][i]);
             print_number(out, is_known, counts[moment][i]);
         }
@@ -168,13 +169,14 @@ static void print_stack(const struct flw_stacks *stacks, uint32_t stack, FILE *o
     }
 }
 
-void flw_print_folded(const struct flw_sheet *sheet, enum flw_sheet_moment moment, FILE *out)
+void flw_print_folded(const struct flw_analysis *analysis, enum flw_analysis_moment moment,
+                      FILE *out)
 {
-    const struct flw_trace *trace = sheet->trace;
+    const struct flw_trace *trace = analysis->trace;
     /* Rows: the stacks by their number, then the owners of blocks without a stack. */
     size_t stack_count = trace->stacks.stack_count + 1;
-    size_t count = stack_count + sheet->owners->count;
-    const struct flw_owners *owners = sheet->owners;
+    size_t count = stack_count + analysis->owners->count;
+    const struct flw_owners *owners = analysis->owners;
     uint32_t *rows = flw_host_alloc(trace->block_count, sizeof *rows);
     uint64_t *bytes = flw_host_alloc(count, sizeof *bytes);
     uint64_t *counts = flw_host_alloc(count, sizeof *counts);
@@ -182,7 +184,7 @@ void flw_print_folded(const struct flw_sheet *sheet, enum flw_sheet_moment momen
         uint32_t stack = owners->stack_of_block[i];
         rows[i] = stack == 0 ? (uint32_t)stack_count + owners->of_block[i] : stack;
     }
-    flw_sheet_tally(sheet, moment, rows, bytes, counts);
+    flw_analysis_tally(analysis, moment, rows, bytes, counts);
     for (size_t i = 1; i < count; i++) {
         if (bytes[i] == 0) {
             continue;
@@ -190,7 +192,7 @@ void flw_print_folded(const struct flw_sheet *sheet, enum flw_sheet_moment momen
         if (i < stack_count) {
             print_stack(&trace->stacks, (uint32_t)i, out);
         } else {
-            print_escaped(flw_owners_name(sheet->owners, (uint32_t)(i - stack_count)), out);
+            print_escaped(flw_owners_name(analysis->owners, (uint32_t)(i - stack_count)), out);
         }
         fprintf(out, " %" PRIu64 "\n", bytes[i]);
     }
@@ -202,7 +204,7 @@ void flw_print_folded(const struct flw_sheet *sheet, enum flw_sheet_moment momen
 /* ---- slices and counters ---- */
 
 struct chrome {
-    const struct flw_sheet *sheet;
+    const struct flw_analysis *analysis;
     const struct flw_trace *trace;
     const uint32_t *owners, *stacks; /* by block */
     const char **names;              /* by owner */
@@ -255,7 +257,7 @@ static void end_event(struct chrome *chrome)
 /* Choose the short names, or full names if owners share a short one: viewers identify counters by name alone. */
 static void name_owners(struct chrome *chrome)
 {
-    const struct flw_owners *owners = chrome->sheet->owners;
+    const struct flw_owners *owners = chrome->analysis->owners;
     uint32_t *uses =
         flw_host_alloc(owners->names.text_bytes, sizeof *uses); /* by the name's offset */
     chrome->names = flw_host_alloc(owners->count, sizeof *chrome->names);
@@ -283,7 +285,7 @@ static void begin_slice(struct chrome *chrome, uint32_t block, uint64_t time_ns)
     uint64_t bytes = chrome->trace->blocks[block].size_bytes;
     struct flw_json_writer *out = begin_event(chrome, "b", chrome->names[owner], block, 0, time_ns);
     flw_json_number(out, "bytes", bytes);
-    flw_json_text(out, "owner", flw_owners_name(chrome->sheet->owners, owner));
+    flw_json_text(out, "owner", flw_owners_name(chrome->analysis->owners, owner));
     if (chrome->stacks[block] != 0) {
         rewind(chrome->stack);
         print_stack(&chrome->trace->stacks, chrome->stacks[block], chrome->stack);
@@ -334,7 +336,7 @@ static void print_events(struct chrome *chrome)
             begin_slice(chrome, (uint32_t)i, 0);
         }
     }
-    for (size_t i = 0; i < chrome->sheet->owners->count; i++) {
+    for (size_t i = 0; i < chrome->analysis->owners->count; i++) {
         if (chrome->live_bytes[i] != 0) {
             print_sum(chrome, "C", chrome->names[i], 0, chrome->live_bytes[i]);
         }
@@ -346,32 +348,33 @@ static void print_events(struct chrome *chrome)
     }
 }
 
-void flw_print_chrome(const struct flw_sheet *sheet, enum flw_sheet_moment moment, FILE *out)
+void flw_print_chrome(const struct flw_analysis *analysis, enum flw_analysis_moment moment,
+                      FILE *out)
 {
-    struct chrome chrome = {.sheet = sheet,
-                            .trace = sheet->trace,
+    struct chrome chrome = {.analysis = analysis,
+                            .trace = analysis->trace,
                             .out = {.file = out, .is_utf8 = true},
-                            .owners = sheet->owners->of_block,
-                            .stacks = sheet->owners->stack_of_block};
+                            .owners = analysis->owners->of_block,
+                            .stacks = analysis->owners->stack_of_block};
     struct flw_phase_rows rows;
-    char blocks[sizeof sheet->title + sizeof ": blocks"];
+    char blocks[sizeof analysis->title + sizeof ": blocks"];
     (void)moment;
     chrome.stack = open_memstream(&chrome.text, &chrome.text_bytes);
-    if (!flw_phases_find_rows(sheet->trace, &rows) || chrome.stack == NULL) {
+    if (!flw_phases_find_rows(analysis->trace, &rows) || chrome.stack == NULL) {
         flw_host_refuse(1, BUFSIZ);
     }
     chrome.rows = rows.of_event;
     name_owners(&chrome);
-    chrome.live_bytes = flw_host_alloc(sheet->owners->count, sizeof *chrome.live_bytes);
+    chrome.live_bytes = flw_host_alloc(analysis->owners->count, sizeof *chrome.live_bytes);
     flw_json_begin(&chrome.out, NULL, '{');
     flw_json_text(&chrome.out, "displayTimeUnit", "ms");
     flw_json_begin(&chrome.out, "otherData", '{');
-    flw_json_text(&chrome.out, "source", sheet->title);
-    flw_json_text(&chrome.out, "whose", sheet->owner_rule);
+    flw_json_text(&chrome.out, "source", analysis->title);
+    flw_json_text(&chrome.out, "whose", analysis->owner_rule);
     flw_json_end(&chrome.out, '}');
     flw_json_begin(&chrome.out, "traceEvents", '[');
-    flw_chrome_print_names(&chrome.out, sheet->title, "phases", rows.count);
-    snprintf(blocks, sizeof blocks, "%s: blocks", sheet->title);
+    flw_chrome_print_names(&chrome.out, analysis->title, "phases", rows.count);
+    snprintf(blocks, sizeof blocks, "%s: blocks", analysis->title);
     flw_chrome_print_name(&chrome.out, "process_name", BLOCKS, 0, blocks);
     print_events(&chrome);
     fputs("\n]}\n", out);

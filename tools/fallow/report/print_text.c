@@ -27,16 +27,16 @@ static const char *level(uint64_t bytes, uint64_t top_bytes, bool is_ascii)
     return (is_ascii ? letters : blocks)[place];
 }
 
-static void print_spark(const struct flw_sheet *sheet, const char *name,
-                        const struct flw_sheet_range *series, uint64_t top_bytes, bool is_ascii,
+static void print_spark(const struct flw_analysis *analysis, const char *name,
+                        const struct flw_analysis_range *series, uint64_t top_bytes, bool is_ascii,
                         FILE *out)
 {
-    size_t count = flw_min(sheet->columns.count, SPARKS);
+    size_t count = flw_min(analysis->columns.count, SPARKS);
     fprintf(out, "%-19.19s ", name);
     for (size_t i = 0; i < count; i++) {
         uint64_t high_bytes = 0;
-        size_t end = (i + 1) * sheet->columns.count / count;
-        for (size_t c = i * sheet->columns.count / count; c < end; c++) {
+        size_t end = (i + 1) * analysis->columns.count / count;
+        for (size_t c = i * analysis->columns.count / count; c < end; c++) {
             high_bytes = flw_max(high_bytes, series[c].high);
         }
         fputs(level(high_bytes, top_bytes, is_ascii), out);
@@ -44,10 +44,11 @@ static void print_spark(const struct flw_sheet *sheet, const char *name,
     fputc('\n', out);
 }
 
-static void print_sparks(const struct flw_sheet *sheet, const struct flw_sheet_policy *reference,
-                         const struct flw_sheet_policy *best, bool is_ascii, FILE *out)
+static void print_sparks(const struct flw_analysis *analysis,
+                         const struct flw_analysis_policy *reference,
+                         const struct flw_analysis_policy *best, bool is_ascii, FILE *out)
 {
-    const struct flw_sheet_policy *shown = reference->has_series ? reference : best;
+    const struct flw_analysis_policy *shown = reference->has_series ? reference : best;
     if (shown == NULL || !shown->has_series) {
         return;
     }
@@ -57,29 +58,29 @@ static void print_sparks(const struct flw_sheet *sheet, const struct flw_sheet_p
         top_bytes = flw_max(top_bytes, best->result->statistics.peak_reserved_bytes);
     }
     fprintf(out, "\nMemory over the recording: live, and reserved by allocator\n");
-    print_spark(sheet, "live", shown->requested, top_bytes, is_ascii, out);
-    print_spark(sheet, shown->label, shown->reserved, top_bytes, is_ascii, out);
+    print_spark(analysis, "live", shown->requested, top_bytes, is_ascii, out);
+    print_spark(analysis, shown->label, shown->reserved, top_bytes, is_ascii, out);
     if (shows_best) {
-        print_spark(sheet, best->label, best->reserved, top_bytes, is_ascii, out);
+        print_spark(analysis, best->label, best->reserved, top_bytes, is_ascii, out);
     }
 }
 
 /* ---- heap map ---- */
 
 /* Divide the joined segments into cells and add up the allocated bytes of each. */
-static void fill_map(const struct flw_sheet_frame *frame, uint64_t cell_bytes, size_t cell_count,
+static void fill_map(const struct flw_analysis_frame *frame, uint64_t cell_bytes, size_t cell_count,
                      uint64_t *allocated_bytes)
 {
     uint64_t offset = 0; /* offset of the segment in the joined segments */
     size_t next = 0;
     for (size_t i = 0; i < frame->segment_count; i++) {
-        const struct flw_sheet_segment *segment = &frame->segments[i];
+        const struct flw_analysis_segment *segment = &frame->segments[i];
         uint64_t end = segment->address + segment->bytes;
         while (next < frame->block_count && frame->blocks[next].address < segment->address) {
             next++;
         }
         for (; next < frame->block_count && frame->blocks[next].address < end; next++) {
-            const struct flw_sheet_block *block = &frame->blocks[next];
+            const struct flw_analysis_block *block = &frame->blocks[next];
             uint64_t at = offset + (block->address - segment->address);
             uint64_t left = flw_min(block->block_bytes, end - block->address);
             while (left != 0 && at / cell_bytes < cell_count) {
@@ -93,9 +94,9 @@ static void fill_map(const struct flw_sheet_frame *frame, uint64_t cell_bytes, s
     }
 }
 
-static void print_map(const struct flw_sheet_policy *policy, const char *when, FILE *out)
+static void print_map(const struct flw_analysis_policy *policy, const char *when, FILE *out)
 {
-    const struct flw_sheet_frame *frame = flw_sheet_frame(policy, "peak reserved");
+    const struct flw_analysis_frame *frame = flw_analysis_frame(policy, "peak reserved");
     uint64_t allocated_bytes[MAP_ROWS * MAP_WIDTH] = {0};
     uint64_t total_bytes = 0;
     char cell[FLW_FIGURE_BYTES];
@@ -127,57 +128,58 @@ static void print_map(const struct flw_sheet_policy *policy, const char *when, F
 /* ---- owners ---- */
 
 /* Add a row. `left` NULL: the table has no column of stretches. */
-static void add_owner(struct flw_table *table, const struct flw_sheet *sheet,
-                      const struct flw_sheet_holding *holding, const struct flw_sheet_owner *owner,
-                      const struct flw_sheet_left *left, bool is_ascii)
+static void add_owner(struct flw_table *table, const struct flw_analysis *analysis,
+                      const struct flw_analysis_holding *holding,
+                      const struct flw_analysis_owner *owner, const struct flw_analysis_left *left,
+                      bool is_ascii)
 {
     flw_table_row(table, NULL);
     flw_table_bytes(table, "    ", owner->bytes);
     flw_table_real(table, "%", 1, 100.0 * (double)owner->bytes / (double)holding->bytes);
     flw_table_count(table, "blocks", owner->count);
     if (left != NULL) {
-        char levels[FLW_SHEET_STRETCHES * sizeof "█"] = "";
+        char levels[FLW_ANALYSIS_STRETCHES * sizeof "█"] = "";
         uint64_t most = 0;
-        for (size_t i = 0; i < sheet->stretch_count; i++) {
+        for (size_t i = 0; i < analysis->stretch_count; i++) {
             most = flw_max(most, left->bytes[i]);
         }
-        for (size_t i = 0; i < sheet->stretch_count; i++) {
+        for (size_t i = 0; i < analysis->stretch_count; i++) {
             strcat(levels, level(left->bytes[i], most, is_ascii));
         }
-        flw_table_name(table,
-                       strncmp(sheet->stretches[0].name, "step", 4) == 0 ? "by steps" : "by tenths",
-                       levels);
+        flw_table_name(
+            table, strncmp(analysis->stretches[0].name, "step", 4) == 0 ? "by steps" : "by tenths",
+            levels);
     }
     flw_table_name(table, "owner", owner->name);
 }
 
 /* Print the largest owners at a moment, and the rest as one row. */
-static void print_holding(const struct flw_sheet *sheet, enum flw_sheet_moment moment,
+static void print_holding(const struct flw_analysis *analysis, enum flw_analysis_moment moment,
                           const char *title, bool is_ascii, FILE *out)
 {
-    const struct flw_sheet_holding *holding = &sheet->holdings[moment];
-    struct flw_sheet_owner rest = {"the rest", holding->bytes, holding->count};
-    struct flw_sheet_left left = {{0}, {0}};
+    const struct flw_analysis_holding *holding = &analysis->holdings[moment];
+    struct flw_analysis_owner rest = {"the rest", holding->bytes, holding->count};
+    struct flw_analysis_left left = {{0}, {0}};
     struct flw_table table = {.unit = flw_unit_choose(holding->bytes)};
     bool has_left = holding->left != NULL;
-    const char *part = strncmp(sheet->stretches[0].name, "step", 4) == 0 ? "step" : "tenth";
+    const char *part = strncmp(analysis->stretches[0].name, "step", 4) == 0 ? "step" : "tenth";
     if (holding->bytes == 0) {
         return;
     }
-    for (size_t s = 0; has_left && s < sheet->stretch_count; s++) {
-        left.bytes[s] = sheet->stretches[s].left_bytes;
+    for (size_t s = 0; has_left && s < analysis->stretch_count; s++) {
+        left.bytes[s] = analysis->stretches[s].left_bytes;
     }
     for (size_t i = 0; i < holding->owner_count && i < OWNERS_SHOWN; i++) {
-        const struct flw_sheet_left *of = has_left ? &holding->left[i] : NULL;
-        add_owner(&table, sheet, holding, &holding->owners[i], of, is_ascii);
+        const struct flw_analysis_left *of = has_left ? &holding->left[i] : NULL;
+        add_owner(&table, analysis, holding, &holding->owners[i], of, is_ascii);
         rest.bytes -= holding->owners[i].bytes;
         rest.count -= holding->owners[i].count;
-        for (size_t s = 0; has_left && s < sheet->stretch_count; s++) {
+        for (size_t s = 0; has_left && s < analysis->stretch_count; s++) {
             left.bytes[s] -= of->bytes[s];
         }
     }
     if (rest.count != 0) {
-        add_owner(&table, sheet, holding, &rest, has_left ? &left : NULL, is_ascii);
+        add_owner(&table, analysis, holding, &rest, has_left ? &left : NULL, is_ascii);
     }
     fprintf(out, "\n%s\n", title);
     flw_table_print(&table, out);
@@ -188,42 +190,43 @@ static void print_holding(const struct flw_sheet *sheet, enum flw_sheet_moment m
     }
 }
 
-static void print_rule(const struct flw_sheet *sheet, FILE *out)
+static void print_rule(const struct flw_analysis *analysis, FILE *out)
 {
-    fprintf(out, "owner: %s\n", sheet->owner_rule);
+    fprintf(out, "owner: %s\n", analysis->owner_rule);
 }
 
 /* Print the owners. Returns false if the recording has no call stacks. */
-static bool print_owners(const struct flw_sheet *sheet, bool is_ascii, FILE *out)
+static bool print_owners(const struct flw_analysis *analysis, bool is_ascii, FILE *out)
 {
-    if (sheet->category_count[FLW_SHEET_BY_OWNER] == 0) {
+    if (analysis->category_count[FLW_ANALYSIS_BY_OWNER] == 0) {
         return false;
     }
-    if (sheet->oom.count == 0 ||
-        sheet->holdings[FLW_SHEET_AT_OOM].bytes != sheet->holdings[FLW_SHEET_AT_PEAK].bytes) {
-        print_holding(sheet, FLW_SHEET_AT_PEAK, "Live memory at the peak, by owner", is_ascii, out);
+    if (analysis->oom.count == 0 || analysis->holdings[FLW_ANALYSIS_AT_OOM].bytes !=
+                                        analysis->holdings[FLW_ANALYSIS_AT_PEAK].bytes) {
+        print_holding(analysis, FLW_ANALYSIS_AT_PEAK, "Live memory at the peak, by owner", is_ascii,
+                      out);
     }
-    print_holding(sheet, FLW_SHEET_SURVIVORS,
+    print_holding(analysis, FLW_ANALYSIS_SURVIVORS,
                   "Allocated during the recording and not freed, by owner", is_ascii, out);
-    print_rule(sheet, out);
+    print_rule(analysis, out);
     return true;
 }
 
 /* ---- out of memory ---- */
 
 /* Print the outcome of the failed request in each replayed policy. */
-static void print_answers(const struct flw_sheet_oom *oom, FILE *out)
+static void print_answers(const struct flw_analysis_oom *oom, FILE *out)
 {
-    static const char *const outcomes[] = {[FLW_SHEET_SERVED] = "is served",
-                                           [FLW_SHEET_REFUSED] = "fails",
-                                           [FLW_SHEET_REFUSED_BEFORE] = "an earlier one fails",
-                                           [FLW_SHEET_NOT_ASKED] = "was not tried"};
+    static const char *const outcomes[] = {[FLW_ANALYSIS_SERVED] = "is served",
+                                           [FLW_ANALYSIS_REFUSED] = "fails",
+                                           [FLW_ANALYSIS_REFUSED_BEFORE] = "an earlier one fails",
+                                           [FLW_ANALYSIS_NOT_ASKED] = "was not tried"};
     struct flw_table table = {.row_count = 0};
     if (oom->answer_count == 0) {
         return;
     }
     for (size_t i = 0; i < oom->answer_count; i++) {
-        const struct flw_sheet_answer *answer = &oom->answers[i];
+        const struct flw_analysis_answer *answer = &oom->answers[i];
         flw_table_row(&table, NULL);
         flw_table_name(&table, "policy", answer->label);
         flw_table_name(&table, "the request", outcomes[answer->outcome]);
@@ -248,7 +251,7 @@ static void print_fact(const char *name, uint64_t bytes, FILE *out)
     }
 }
 
-static void print_oom_facts(const struct flw_sheet_oom *oom, FILE *out)
+static void print_oom_facts(const struct flw_analysis_oom *oom, FILE *out)
 {
     print_fact("free on the device", oom->free_bytes, out);
     print_fact("reserved and unused", oom->idle_bytes, out);
@@ -264,40 +267,42 @@ static void print_oom_facts(const struct flw_sheet_oom *oom, FILE *out)
 }
 
 /* Print the owners at that moment, the advice, and the same request elsewhere. */
-static void print_oom(const struct flw_sheet *sheet, bool is_ascii, FILE *out)
+static void print_oom(const struct flw_analysis *analysis, bool is_ascii, FILE *out)
 {
-    if (sheet->category_count[FLW_SHEET_BY_OWNER] != 0) {
-        print_holding(sheet, FLW_SHEET_AT_OOM, "Live memory when it ran out, by owner", is_ascii,
-                      out);
+    if (analysis->category_count[FLW_ANALYSIS_BY_OWNER] != 0) {
+        print_holding(analysis, FLW_ANALYSIS_AT_OOM, "Live memory when it ran out, by owner",
+                      is_ascii, out);
     }
-    fprintf(out, "\nWhat to do: %s\n", sheet->advice.text);
-    print_answers(&sheet->oom, out);
+    fprintf(out, "\nWhat to do: %s\n", analysis->advice.text);
+    print_answers(&analysis->oom, out);
 }
 
 /* ---- policies ---- */
 
 /* Return the difference to the reference policy in per cent. */
-static double against(const struct flw_sheet *sheet, uint64_t reserved_bytes)
+static double against(const struct flw_analysis *analysis, uint64_t reserved_bytes)
 {
-    const struct flw_sheet_policy *reference = sheet->reference;
+    const struct flw_analysis_policy *reference = analysis->reference;
     return reference == NULL || reserved_bytes == FLW_NOT_APPLICABLE
                ? NAN
-               : 100.0 * ((double)reserved_bytes / (double)flw_sheet_held(sheet, reference) - 1.0);
+               : 100.0 * ((double)reserved_bytes / (double)flw_analysis_held(analysis, reference) -
+                          1.0);
 }
 
-static void add_policy(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
-                       bool has_times, struct flw_table *table)
+static void add_policy(const struct flw_analysis *analysis,
+                       const struct flw_analysis_policy *policy, bool has_times,
+                       struct flw_table *table)
 {
     const struct flw_run_result *result = policy->result;
     uint64_t held_bytes = result->statistics.peak_reserved_bytes;
-    double ratio = flw_sheet_ratio(policy);
-    bool has_frame = flw_sheet_frame(policy, "peak reserved") != NULL;
+    double ratio = flw_analysis_ratio(policy);
+    bool has_frame = flw_analysis_frame(policy, "peak reserved") != NULL;
     flw_table_row(table, NULL);
     flw_table_name(table, "policy", policy->label);
     flw_table_bytes(table, "reserved\n", held_bytes);
     flw_table_real(table, "reserved\n/ live", 3, ratio > 0 ? ratio : NAN);
     flw_table_change(table, "difference\n%", 1,
-                     policy == sheet->reference ? NAN : against(sheet, held_bytes));
+                     policy == analysis->reference ? NAN : against(analysis, held_bytes));
     flw_table_real(table, "fragmented\n%", 1, has_frame ? 100.0 * policy->fragmentation : NAN);
     flw_table_count(table, "failed\nrequests", result->failure_count);
     flw_table_count(table, "driver\ncalls", result->statistics.driver_call_count);
@@ -307,130 +312,132 @@ static void add_policy(const struct flw_sheet *sheet, const struct flw_sheet_pol
 }
 
 /* Add the row of the bound of policies that never wait. */
-static void add_without_wait(const struct flw_sheet *sheet, bool has_times, struct flw_table *table)
+static void add_without_wait(const struct flw_analysis *analysis, bool has_times,
+                             struct flw_table *table)
 {
     const struct flw_run_result result = {
-        .peak_requested_bytes = sheet->program->max_live_bytes,
+        .peak_requested_bytes = analysis->program->max_live_bytes,
         .failure_count = FLW_NOT_APPLICABLE,
-        .statistics = {.peak_reserved_bytes = sheet->without_wait_bytes,
+        .statistics = {.peak_reserved_bytes = analysis->without_wait_bytes,
                        .driver_call_count = FLW_NOT_APPLICABLE}};
-    const struct flw_sheet_policy policy = {.result = &result, .label = FLW_PLAN_WITHOUT_WAIT};
-    add_policy(sheet, &policy, has_times, table);
+    const struct flw_analysis_policy policy = {.result = &result, .label = FLW_PLAN_WITHOUT_WAIT};
+    add_policy(analysis, &policy, has_times, table);
 }
 
-static void print_setting(const struct flw_sheet *sheet, FILE *out)
+static void print_setting(const struct flw_analysis *analysis, FILE *out)
 {
     fprintf(out,
             "\nWhat each allocator would have reserved for the same program%s\n"
             "(replayed on the simulated device",
-            sheet->oom.count != 0 ? " without the failed request" : "");
-    if (sheet->limit_bytes != 0) {
-        fprintf(out, ", limit %s", FLW_SIZE(sheet->limit_bytes));
+            analysis->oom.count != 0 ? " without the failed request" : "");
+    if (analysis->limit_bytes != 0) {
+        fprintf(out, ", limit %s", FLW_SIZE(analysis->limit_bytes));
     }
-    if (sheet->lag_units == 0) {
+    if (analysis->lag_units == 0) {
         fputs(", no GPU work)\n", out);
-    } else if (sheet->is_by_time) {
-        fprintf(out, ", kernels %s late)\n", FLW_TIME((double)sheet->lag_units));
+    } else if (analysis->is_by_time) {
+        fprintf(out, ", kernels %s late)\n", FLW_TIME((double)analysis->lag_units));
     } else {
-        fprintf(out, ", kernels %s event%s late)\n", FLW_COUNT(sheet->lag_units),
-                flw_plural(sheet->lag_units));
+        fprintf(out, ", kernels %s event%s late)\n", FLW_COUNT(analysis->lag_units),
+                flw_plural(analysis->lag_units));
     }
 }
 
-static void print_table(const struct flw_sheet *sheet, bool has_times, FILE *out)
+static void print_table(const struct flw_analysis *analysis, bool has_times, FILE *out)
 {
-    const struct flw_sheet_policy *reference = sheet->reference;
-    struct flw_table table = {.unit = flw_unit_choose(sheet->trace->peak_requested_bytes)};
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        add_policy(sheet, &sheet->policies[i], has_times, &table);
-        if (sheet->policies[i].result->statistics.without_wait_bytes != FLW_NOT_APPLICABLE &&
-            flw_plan_may_wait(sheet->program, sheet->lag_units)) {
-            add_without_wait(sheet, has_times, &table);
+    const struct flw_analysis_policy *reference = analysis->reference;
+    struct flw_table table = {.unit = flw_unit_choose(analysis->trace->peak_requested_bytes)};
+    for (size_t i = 0; i < analysis->policy_count; i++) {
+        add_policy(analysis, &analysis->policies[i], has_times, &table);
+        if (analysis->policies[i].result->statistics.without_wait_bytes != FLW_NOT_APPLICABLE &&
+            flw_plan_may_wait(analysis->program, analysis->lag_units)) {
+            add_without_wait(analysis, has_times, &table);
         }
     }
-    print_setting(sheet, out);
+    print_setting(analysis, out);
     flw_table_print(&table, out);
     fprintf(out, "reserved: taken from the driver at the peak; fragmented: free memory outside the "
                  "largest hole; bound: no allocator can reserve less");
     if (reference != NULL) {
         fprintf(out, "; difference: from %s", reference->label);
     }
-    if (sheet->packed_bytes != FLW_UNKNOWN) {
-        fprintf(out, "; an offline planner needs %s", FLW_SIZE(sheet->packed_bytes));
+    if (analysis->packed_bytes != FLW_UNKNOWN) {
+        fprintf(out, "; an offline planner needs %s", FLW_SIZE(analysis->packed_bytes));
     }
     fputc('\n', out);
 }
 
 /* ---- the screen ---- */
 
-static void print_head(const struct flw_sheet *sheet, FILE *out)
+static void print_head(const struct flw_analysis *analysis, FILE *out)
 {
     bool uses_colour = flw_terminal_has_colour();
-    const struct flw_trace *trace = sheet->trace;
-    size_t stream_count = sheet->program->stream_count;
-    fprintf(out, "%s%s: %s%s\n", uses_colour ? "\033[1m" : "", sheet->title, sheet->headline,
+    const struct flw_trace *trace = analysis->trace;
+    size_t stream_count = analysis->program->stream_count;
+    fprintf(out, "%s%s: %s%s\n", uses_colour ? "\033[1m" : "", analysis->title, analysis->headline,
             uses_colour ? "\033[0m" : "");
-    if (sheet->oom.count != 0) {
-        print_oom_facts(&sheet->oom, out);
+    if (analysis->oom.count != 0) {
+        print_oom_facts(&analysis->oom, out);
     }
-    if (!sheet->is_state) {
+    if (!analysis->is_state) {
         fprintf(out, "%s event%s, ", FLW_COUNT(trace->event_count), flw_plural(trace->event_count));
     }
     fprintf(out, "%s block%s", FLW_COUNT(trace->block_count), flw_plural(trace->block_count));
-    if (sheet->is_state) {
+    if (analysis->is_state) {
         fprintf(out, " in %s segment%s", FLW_COUNT(trace->segment_count),
                 flw_plural(trace->segment_count));
     }
     fprintf(out, ", %zu stream%s%s\n", stream_count, flw_plural(stream_count),
-            sheet->is_state ? "; no history" : "");
-    if (sheet->of_devices[0] != '\0') {
-        fprintf(out, "%s\n", sheet->of_devices);
+            analysis->is_state ? "; no history" : "");
+    if (analysis->of_devices[0] != '\0') {
+        fprintf(out, "%s\n", analysis->of_devices);
     }
-    for (size_t i = 0; i < sheet->others.count; i++) {
-        fprintf(out, "%s\n", sheet->others.list[i].text);
+    for (size_t i = 0; i < analysis->others.count; i++) {
+        fprintf(out, "%s\n", analysis->others.list[i].text);
     }
 }
 
 /* Print a heap without a history: the owners and the holes. */
-static void print_state(const struct flw_sheet *sheet, bool is_ascii, FILE *out)
+static void print_state(const struct flw_analysis *analysis, bool is_ascii, FILE *out)
 {
-    const struct flw_sheet_policy *recorded = flw_sheet_find(sheet, "recorded");
-    print_holding(sheet, FLW_SHEET_AT_END, "Live memory at the dump, by owner", is_ascii, out);
-    print_rule(sheet, out);
-    if (recorded != NULL && flw_sheet_frame(recorded, "peak reserved") != NULL) {
+    const struct flw_analysis_policy *recorded = flw_analysis_find(analysis, "recorded");
+    print_holding(analysis, FLW_ANALYSIS_AT_END, "Live memory at the dump, by owner", is_ascii,
+                  out);
+    print_rule(analysis, out);
+    if (recorded != NULL && flw_analysis_frame(recorded, "peak reserved") != NULL) {
         print_map(recorded, "at the dump", out);
     }
-    fprintf(out, "\n%s\n", sheet->advice.text);
+    fprintf(out, "\n%s\n", analysis->advice.text);
 }
 
-void flw_print_text(const struct flw_sheet *sheet, bool is_ascii, bool has_times, FILE *out)
+void flw_print_text(const struct flw_analysis *analysis, bool is_ascii, bool has_times, FILE *out)
 {
-    const struct flw_sheet_policy *reference = sheet->reference;
-    const struct flw_sheet_policy *best = sheet->best;
-    const struct flw_sheet_policy *mapped = reference;
-    print_head(sheet, out);
-    if (sheet->is_state) {
-        print_state(sheet, is_ascii, out);
+    const struct flw_analysis_policy *reference = analysis->reference;
+    const struct flw_analysis_policy *best = analysis->best;
+    const struct flw_analysis_policy *mapped = reference;
+    print_head(analysis, out);
+    if (analysis->is_state) {
+        print_state(analysis, is_ascii, out);
         return;
     }
-    if (sheet->oom.count != 0) {
-        print_oom(sheet, is_ascii, out);
+    if (analysis->oom.count != 0) {
+        print_oom(analysis, is_ascii, out);
     }
-    bool has_owners = print_owners(sheet, is_ascii, out);
-    print_table(sheet, has_times, out);
+    bool has_owners = print_owners(analysis, is_ascii, out);
+    print_table(analysis, has_times, out);
     if (reference != NULL) {
-        print_sparks(sheet, reference, best, is_ascii, out);
+        print_sparks(analysis, reference, best, is_ascii, out);
     }
-    if (mapped == NULL || flw_sheet_frame(mapped, "peak reserved") == NULL) {
+    if (mapped == NULL || flw_analysis_frame(mapped, "peak reserved") == NULL) {
         mapped = best;
     }
-    if (!has_owners && mapped != NULL && flw_sheet_frame(mapped, "peak reserved") != NULL) {
+    if (!has_owners && mapped != NULL && flw_analysis_frame(mapped, "peak reserved") != NULL) {
         print_map(mapped, "at its peak", out);
     }
-    fprintf(out, "%s%s\n%s\n", sheet->pools_note[0] == '\0' ? "" : "\n", sheet->pools_note,
-            sheet->verdict);
-    if (sheet->oom.count == 0) {
-        fprintf(out, "What to do: %s\n", sheet->advice.text);
+    fprintf(out, "%s%s\n%s\n", analysis->pools_note[0] == '\0' ? "" : "\n", analysis->pools_note,
+            analysis->verdict);
+    if (analysis->oom.count == 0) {
+        fprintf(out, "What to do: %s\n", analysis->advice.text);
     }
 }
 
@@ -448,10 +455,10 @@ static void break_label(const char *label, char *out)
     *out = '\0';
 }
 
-/* Format the ratio. `policy` NULL: the sheet, a heap without a history, lacks that policy. */
-static const char *format_ratio(const struct flw_sheet_policy *policy, char *out)
+/* Format the ratio. `policy` NULL: the analysis, a heap without a history, lacks that policy. */
+static const char *format_ratio(const struct flw_analysis_policy *policy, char *out)
 {
-    double ratio = policy == NULL ? 0 : flw_sheet_ratio(policy);
+    double ratio = policy == NULL ? 0 : flw_analysis_ratio(policy);
     if (policy != NULL && policy->result->policy->allocates && policy->result->failure_count != 0) {
         return "failed";
     }
@@ -459,30 +466,30 @@ static const char *format_ratio(const struct flw_sheet_policy *policy, char *out
     return out;
 }
 
-void flw_print_landing(const struct flw_sheet *sheets, size_t count, FILE *out)
+void flw_print_landing(const struct flw_analysis *analyses, size_t count, FILE *out)
 {
-    const struct flw_sheet *widest = flw_sheet_widest(sheets, count);
+    const struct flw_analysis *widest = flw_analysis_widest(analyses, count);
     uint64_t most_bytes = 0;
     for (size_t i = 0; i < count; i++) {
-        most_bytes = flw_max(most_bytes, sheets[i].trace->peak_requested_bytes);
+        most_bytes = flw_max(most_bytes, analyses[i].trace->peak_requested_bytes);
     }
     struct flw_table table = {.unit = flw_unit_choose(most_bytes)};
     for (size_t i = 0; i < count; i++) {
         flw_table_row(&table, NULL);
-        flw_table_name(&table, "trace", sheets[i].title);
-        flw_table_bytes(&table, "live\n", sheets[i].trace->peak_requested_bytes);
+        flw_table_name(&table, "trace", analyses[i].title);
+        flw_table_bytes(&table, "live\n", analyses[i].trace->peak_requested_bytes);
         for (size_t p = 0; p < widest->policy_count; p++) {
-            char heading[2 * FLW_SHEET_NAME_BYTES], cell[FLW_FIGURE_BYTES];
+            char heading[2 * FLW_ANALYSIS_NAME_BYTES], cell[FLW_FIGURE_BYTES];
             break_label(widest->policies[p].label, heading);
             flw_table_cell(&table, heading,
-                           format_ratio(flw_sheet_match(&sheets[i], widest, p), cell));
+                           format_ratio(flw_analysis_match(&analyses[i], widest, p), cell));
         }
     }
     fputs("Reserved over live memory, each at its peak, by allocator; 1.000 is the least\n\n", out);
     flw_table_print(&table, out);
     for (size_t i = 0; i < count; i++) {
-        if (sheets[i].of_devices[0] != '\0') {
-            fprintf(out, "\n%s\n%s\n", sheets[i].title, sheets[i].of_devices);
+        if (analyses[i].of_devices[0] != '\0') {
+            fprintf(out, "\n%s\n%s\n", analyses[i].title, analyses[i].of_devices);
         }
     }
 }

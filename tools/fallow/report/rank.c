@@ -20,7 +20,7 @@
 #include "report/collect.h"
 #include "report/json_tree.h"
 
-_Static_assert(FLW_SHEET_OWNERS == 200 && FLW_RANK_STEPS == 200, "as the messages say");
+_Static_assert(FLW_ANALYSIS_OWNERS == 200 && FLW_RANK_STEPS == 200, "as the messages say");
 _Static_assert(FLW_TRACE_MESSAGE_BYTES <= FLW_RANK_MESSAGE_BYTES, "the input's message fits");
 
 #define MOST_ITEMS 200
@@ -167,7 +167,7 @@ static void pass_list(struct form *form, const char *key, pass pass_item, struct
 
 static void pass_owner_members(struct form *form, void *structure)
 {
-    struct flw_sheet_owner *owner = structure;
+    struct flw_analysis_owner *owner = structure;
     pass_text(form, "owner", owner->name, sizeof owner->name);
     pass_number(form, "bytes", &owner->bytes);
     pass_number(form, "blocks", &owner->count);
@@ -180,7 +180,7 @@ static void pass_owner(struct form *form, void *owner)
 
 static void pass_moment(struct form *form, void *structure)
 {
-    struct flw_sheet_holding *moment = structure;
+    struct flw_analysis_holding *moment = structure;
     struct list list = {.items = moment->owners,
                         .count = moment->owner_count,
                         .bytes = sizeof *moment->owners,
@@ -262,7 +262,7 @@ static void write_line(struct flw_rank *rank)
     rank->line = draft.text;
 }
 
-/* ---- from a sheet ---- */
+/* ---- from an analysis ---- */
 
 /* Return the number, or FLW_UNKNOWN if too large for a record. */
 static uint64_t told(uint64_t number)
@@ -272,10 +272,10 @@ static uint64_t told(uint64_t number)
 
 /* Find the most held in each step of equal time, and what was held at the out-of-memory. Returns the number of the last
  * step with events. */
-static size_t find_most(struct flw_rank *rank, const struct flw_sheet *sheet,
+static size_t find_most(struct flw_rank *rank, const struct flw_analysis *analysis,
                         uint64_t most[FLW_RANK_STEPS])
 {
-    const struct flw_trace *trace = sheet->trace;
+    const struct flw_trace *trace = analysis->trace;
     uint64_t step_ns = rank->span_ns / FLW_RANK_STEPS, live_bytes = 0, reserved_bytes = 0;
     size_t step = 0;
     for (size_t i = 0; i < trace->segment_count; i++) {
@@ -298,7 +298,7 @@ static size_t find_most(struct flw_rank *rank, const struct flw_sheet *sheet,
         reserved_bytes = flw_collect_reserved(event, reserved_bytes);
         held_bytes = rank->is_reserved ? reserved_bytes : live_bytes;
         most[step] = flw_max(most[step], held_bytes);
-        if (sheet->oom.count != 0 && i + 1 == sheet->oom.event) {
+        if (analysis->oom.count != 0 && i + 1 == analysis->oom.event) {
             rank->oom_ns = rank->begin_ns == FLW_UNKNOWN ? FLW_UNKNOWN : event->time_ns;
             rank->oom_held_bytes = held_bytes;
         }
@@ -306,10 +306,10 @@ static size_t find_most(struct flw_rank *rank, const struct flw_sheet *sheet,
     return step;
 }
 
-static void fill_steps(struct flw_rank *rank, const struct flw_sheet *sheet)
+static void fill_steps(struct flw_rank *rank, const struct flw_analysis *analysis)
 {
     uint64_t most[FLW_RANK_STEPS];
-    size_t last = find_most(rank, sheet, most);
+    size_t last = find_most(rank, analysis, most);
     rank->steps = flw_host_alloc(last + 1, sizeof *rank->steps);
     for (size_t i = 0; i <= last; i++) {
         rank->peak_held_bytes = flw_max(rank->peak_held_bytes, most[i]);
@@ -334,14 +334,15 @@ static void find_limit(struct flw_rank *rank)
 }
 
 /* Copy a moment, and join owners of the same name: cut names, or names without folders, may be equal. */
-static void take_holding(struct flw_sheet_holding *moment, const struct flw_sheet_holding *holding)
+static void take_holding(struct flw_analysis_holding *moment,
+                         const struct flw_analysis_holding *holding)
 {
     *moment = *holding;
     moment->left = NULL;
     moment->owner_count = 0;
     moment->owners = flw_host_alloc(holding->owner_count, sizeof *moment->owners);
     for (size_t i = 0; i < holding->owner_count; i++) {
-        struct flw_sheet_owner owner = holding->owners[i], *mine = moment->owners;
+        struct flw_analysis_owner owner = holding->owners[i], *mine = moment->owners;
         while (mine < moment->owners + moment->owner_count && strcmp(mine->name, owner.name) != 0) {
             mine++;
         }
@@ -366,16 +367,16 @@ static void keep_rule(struct flw_rank *rank, const char *rule)
     }
 }
 
-const char *flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_t number,
-                          uint64_t limit_bytes)
+const char *flw_rank_make(struct flw_rank *rank, const struct flw_analysis *analysis,
+                          uint64_t number, uint64_t limit_bytes)
 {
-    const struct flw_trace *trace = sheet->trace;
-    const struct flw_sheet_oom *oom = &sheet->oom;
+    const struct flw_trace *trace = analysis->trace;
+    const struct flw_analysis_oom *oom = &analysis->oom;
     bool has_clock = trace->has_times && trace->begin_ns != 0, has_oom = oom->count != 0;
     *rank = (struct flw_rank){
         .rank = told(number),
         .device = (uint64_t)trace->device,
-        .has_code = sheet->has_code,
+        .has_code = analysis->has_code,
         .events = trace->event_count,
         .begin_ns = has_clock ? told(trace->begin_ns) : FLW_UNKNOWN,
         .span_ns = trace->event_count == 0 ? 0 : trace->events[trace->event_count - 1].time_ns,
@@ -387,12 +388,12 @@ const char *flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, 
         .asked_bytes = has_oom ? told(oom->asked_bytes) : FLW_UNKNOWN,
         .free_bytes = has_oom ? told(oom->free_bytes) : FLW_UNKNOWN,
         .oom_held_bytes = FLW_UNKNOWN};
-    snprintf(rank->title, sizeof rank->title, "%s", sheet->title);
+    snprintf(rank->title, sizeof rank->title, "%s", analysis->title);
     snprintf(rank->asked_by, sizeof rank->asked_by, "%s", oom->owner);
-    keep_rule(rank, sheet->owner_rule);
-    take_holding(&rank->at_peak, &sheet->holdings[FLW_SHEET_AT_PEAK]);
-    take_holding(&rank->at_oom, &sheet->holdings[FLW_SHEET_AT_OOM]);
-    fill_steps(rank, sheet);
+    keep_rule(rank, analysis->owner_rule);
+    take_holding(&rank->at_peak, &analysis->holdings[FLW_ANALYSIS_AT_PEAK]);
+    take_holding(&rank->at_oom, &analysis->holdings[FLW_ANALYSIS_AT_OOM]);
+    fill_steps(rank, analysis);
     find_limit(rank);
     write_line(rank);
     if (rank->span_ns > FLW_RANK_MOST_NUMBER) {
@@ -415,13 +416,13 @@ void flw_rank_finish(struct flw_rank *rank)
 /* ---- reading ---- */
 
 /* Check the sums of a moment. */
-static void check_moment(struct form *form, node root, const struct flw_sheet_holding *moment)
+static void check_moment(struct form *form, node root, const struct flw_analysis_holding *moment)
 {
     uint64_t bytes = moment->rest_bytes, blocks = moment->rest_count;
     bool overflows = moment->bytes == FLW_UNKNOWN || moment->count == FLW_UNKNOWN;
     bool is_twice = false;
     for (size_t i = 0; i < moment->owner_count; i++) {
-        const struct flw_sheet_owner *owner = &moment->owners[i];
+        const struct flw_analysis_owner *owner = &moment->owners[i];
         overflows |= __builtin_add_overflow(bytes, owner->bytes, &bytes) ||
                      __builtin_add_overflow(blocks, owner->count, &blocks);
         for (size_t other = 0; other < i; other++) {

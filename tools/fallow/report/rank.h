@@ -8,7 +8,7 @@
  *
  * INVARIANTS (checked when a record is read)
  *   1. A moment's bytes and blocks are the sums of its owners' and the rest's; the owners of a moment have different
- *      names. There are at most FLW_SHEET_OWNERS, which have at most 2^48 bytes; no other number is above 2^62.
+ *      names. There are at most FLW_ANALYSIS_OWNERS, which have at most 2^48 bytes; no other number is above 2^62.
  *   2. Times of held ascend, and none is above span_ns; there are at most FLW_RANK_STEPS.
  */
 #ifndef FLW_TOOL_REPORT_RANK_H
@@ -16,13 +16,13 @@
 
 #include <stdio.h>
 
-#include "report/sheet.h"
+#include "report/analysis.h"
 #include "trace/io/json.h"
 
 #define FLW_RANK_SCHEMA        1 /* version; raised by changes that break readers */
 #define FLW_RANK_STEPS         200
 #define FLW_RANK_MOST_NUMBER   (UINT64_C(1) << 62) /* so two can be added */
-#define FLW_RANK_NAME_BYTES    FLW_SHEET_NAME_BYTES
+#define FLW_RANK_NAME_BYTES    FLW_ANALYSIS_NAME_BYTES
 #define FLW_RANK_RULE_BYTES    512
 #define FLW_RANK_MESSAGE_BYTES 512
 
@@ -42,21 +42,21 @@ struct flw_rank {
     uint64_t limit_bytes; /* most memory that the rank could hold */
     bool is_reserved;     /* held counts memory reserved from the driver; else requested bytes */
     uint64_t peak_held_bytes, peak_requested_bytes;
-    struct flw_sheet_holding at_peak; /* of requested bytes */
+    struct flw_analysis_holding at_peak; /* of requested bytes */
     /* The first out-of-memory. If oom_count is 0 there was none, and at_oom is empty. */
     uint64_t oom_count, oom_ns, asked_bytes, free_bytes, oom_held_bytes;
     char asked_by[FLW_RANK_NAME_BYTES]; /* "": unknown */
-    struct flw_sheet_holding at_oom;
+    struct flw_analysis_holding at_oom;
     struct flw_rank_step *steps;
     size_t step_count;
     char *line; /* the written record, without an end of line; malloc's */
 };
 
-/* Make a record from a sheet; the trace must still be in memory. `number`: FLW_UNKNOWN if there is none. `limit_bytes`
+/* Make a record from an analysis; the trace must still be in memory. `number`: FLW_UNKNOWN if there is none. `limit_bytes`
  * 0: the trace's limit. Returns NULL, or the part of the trace that no record can hold and flw_rank_read would
  * refuse. */
-const char *flw_rank_make(struct flw_rank *rank, const struct flw_sheet *sheet, uint64_t number,
-                          uint64_t limit_bytes);
+const char *flw_rank_make(struct flw_rank *rank, const struct flw_analysis *analysis,
+                          uint64_t number, uint64_t limit_bytes);
 
 /* Read all records of a file and pass each to `take`, which owns the record. Returns false if a record is invalid:
  * message (FLW_RANK_MESSAGE_BYTES) is one line with the file and the error. */

@@ -19,7 +19,7 @@
 #include "report/baseline.h"
 #include "report/devices.h"
 #include "report/print.h"
-#include "report/work.h"
+#include "report/run.h"
 
 static const char help[] =
     "usage: fallow report TRACE|FOLDER ... [OPTIONS]\n"
@@ -79,11 +79,12 @@ static bool take_share(void *member, const char *text)
 
 static bool take_moment(void *member, const char *word)
 {
-    static const char *const words[] = {
-        [FLW_SHEET_AT_PEAK] = "peak", [FLW_SHEET_AT_OOM] = "oom", [FLW_SHEET_AT_END] = "end"};
+    static const char *const words[] = {[FLW_ANALYSIS_AT_PEAK] = "peak",
+                                        [FLW_ANALYSIS_AT_OOM] = "oom",
+                                        [FLW_ANALYSIS_AT_END] = "end"};
     for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
         if (strcmp(word, words[i]) == 0) {
-            *(enum flw_sheet_moment *)member = (enum flw_sheet_moment)i;
+            *(enum flw_analysis_moment *)member = (enum flw_analysis_moment)i;
             return true;
         }
     }
@@ -138,14 +139,14 @@ static int parse(struct flw_report_options *options, int argc, char **argv, cons
 {
     const struct flw_options command = {.command = name, .help = text, .list = option_list};
     *options = (struct flw_report_options){
-        .max_fragmentation = INFINITY, .times = true, .folded_at = FLW_SHEET_MOMENT_COUNT};
+        .max_fragmentation = INFINITY, .times = true, .folded_at = FLW_ANALYSIS_MOMENT_COUNT};
     flw_plan_init(&options->plan);
     int code = flw_options_read(&command, options, argc, argv);
     if (code != FLW_OPTIONS_READ) {
         return code;
     }
-    bool has_at = options->folded_at != FLW_SHEET_MOMENT_COUNT;
-    options->folded_at = has_at ? options->folded_at : FLW_SHEET_AT_PEAK;
+    bool has_at = options->folded_at != FLW_ANALYSIS_MOMENT_COUNT;
+    options->folded_at = has_at ? options->folded_at : FLW_ANALYSIS_AT_PEAK;
     options->paths = argv + optind;
     options->path_count = (size_t)(argc - optind);
     flw_plan_complete(&options->plan.policies);
@@ -196,7 +197,7 @@ static bool read_trace(char *const *path, const struct flw_owner_rule *rule,
                                          .json_draft = &draft};
     flw_plan_init(&options.plan);
     bool is_done = flw_plan_take_policies(&options.plan.policies, flw_policy_bound.name) &&
-                   flw_report_work(&options) == FLW_EXIT_OK;
+                   flw_report_run(&options) == FLW_EXIT_OK;
     is_done = is_done && (flw_baseline_read_bytes(draft.text, draft.length, out, message) ||
                           flw_complain("%s", message));
     flw_draft_abandon(&draft); /* the draft is incomplete if there was no trace */
@@ -370,7 +371,7 @@ int flw_command_report_page(int argc, char **argv, const char *view_help, const 
         code = flw_refuse(FLW_EXIT_USAGE,
                           "--html - writes to standard output; fallow view needs a file");
     }
-    code = code == FLW_OPTIONS_READ ? flw_report_work(&options) : code;
+    code = code == FLW_OPTIONS_READ ? flw_report_run(&options) : code;
     flw_owner_rule_finish(&options.rule);
     return code;
 }
@@ -385,7 +386,7 @@ int flw_command_report(int argc, char **argv)
         return run_merge(argc - 1, argv + 1);
     }
     int code = parse(&options, argc, argv, "report", help);
-    code = code == FLW_OPTIONS_READ ? flw_report_work(&options) : code;
+    code = code == FLW_OPTIONS_READ ? flw_report_run(&options) : code;
     flw_owner_rule_finish(&options.rule);
     return code;
 }

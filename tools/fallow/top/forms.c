@@ -178,16 +178,16 @@ static void write_pool(struct flw_json_writer *out, const struct flw_top_pool *l
     flw_json_end(out, '}');
 }
 
-void flw_top_print_json(const struct flw_top_look *look, FILE *file)
+void flw_top_print_json(const struct flw_top_snapshot *snapshot, FILE *file)
 {
     struct flw_json_writer writer = {.file = file, .is_spaced = true}, *out = &writer;
     flw_json_begin(out, NULL, '{');
-    FLW_JSON_NUMBERS(out, {"schema", SCHEMA}, {"process", (uint64_t)look->process});
-    flw_json_text(out, "name", look->name);
-    FLW_JSON_NUMBERS(out, {"clock_ns", look->clock_ns}, {"pool_total", look->pool_total});
+    FLW_JSON_NUMBERS(out, {"schema", SCHEMA}, {"process", (uint64_t)snapshot->process});
+    flw_json_text(out, "name", snapshot->name);
+    FLW_JSON_NUMBERS(out, {"clock_ns", snapshot->clock_ns}, {"pool_total", snapshot->pool_total});
     flw_json_begin(out, "pools", '[');
-    for (uint32_t i = 0; i < look->pool_count; i++) {
-        write_pool(out, &look->pools[i]);
+    for (uint32_t i = 0; i < snapshot->pool_count; i++) {
+        write_pool(out, &snapshot->pools[i]);
     }
     flw_json_end(out, ']');
     flw_json_end(out, '}');
@@ -341,34 +341,34 @@ static void put_table(const struct samples *samples, bool is_stream)
     }
 }
 
-static struct samples list_samples(const struct flw_top_looks *all, FILE *out)
+static struct samples list_samples(const struct flw_top_snapshots *all, FILE *out)
 {
     struct samples samples = {.out = out};
     size_t capacity = 0;
     for (size_t i = 0; i < all->count; i++) {
-        for (uint32_t p = 0; p < all->looks[i].pool_count; p++) {
-            const struct flw_top_pool *pool = &all->looks[i].pools[p];
+        for (uint32_t p = 0; p < all->snapshots[i].pool_count; p++) {
+            const struct flw_top_pool *pool = &all->snapshots[i].pools[p];
             FLW_HOST_GROW(samples.pools, capacity, samples.count + 1);
             size_t at = samples.count++;
             samples.pools[at].pool = pool->stats_page;
-            samples.pools[at].process_name = all->looks[i].name;
+            samples.pools[at].process_name = all->snapshots[i].name;
             snprintf(samples.pools[at].labels, sizeof samples.pools[at].labels,
                      "process=\"%d\",pool=\"%s\",device=\"%" PRIu64 "\"",
-                     (int)all->looks[i].process, pool->label,
+                     (int)all->snapshots[i].process, pool->label,
                      pool->stats_page->value[FLW_VALUE_device]);
         }
     }
     return samples;
 }
 
-void flw_top_print_prometheus(const struct flw_top_looks *all, FILE *out)
+void flw_top_print_prometheus(const struct flw_top_snapshots *all, FILE *out)
 {
     struct samples samples = list_samples(all, out);
     put_head(out, "fallow_process_pools", "gauge", "pools of the process");
     for (size_t i = 0; i < all->count; i++) {
-        fprintf(out, "fallow_process_pools{process=\"%d\"", (int)all->looks[i].process);
-        put_label(out, "command", all->looks[i].name);
-        fprintf(out, "} %" PRIu64 "\n", all->looks[i].pool_total);
+        fprintf(out, "fallow_process_pools{process=\"%d\"", (int)all->snapshots[i].process);
+        put_label(out, "command", all->snapshots[i].name);
+        fprintf(out, "} %" PRIu64 "\n", all->snapshots[i].pool_total);
     }
     put_pools(&samples);
     put_ladder(&samples, "fallow_ladder_climb_total", "how often a stage was reached", false);

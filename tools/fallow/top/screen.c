@@ -25,7 +25,7 @@
 
 struct screen {
     const struct flw_top_settings *settings;
-    struct flw_top_looks now, before;
+    struct flw_top_snapshots now, before;
     enum flw_top_sort sort;
     pid_t chosen;     /* the process in full */
     int skip;         /* lines scrolled past */
@@ -77,9 +77,10 @@ static void write_page(const struct screen *screen, FILE *out)
         flw_top_write_list(&page, &screen->now, screen->sort);
         flw_top_add_line(&page, FLW_TOP_PLAIN, "%s", "");
     }
-    const struct flw_top_look *look = flw_top_looks_find(&screen->now, screen->chosen);
-    if (look != NULL) {
-        flw_top_write_process(&page, look, flw_top_looks_find(&screen->before, look->process),
+    const struct flw_top_snapshot *snapshot = flw_top_snapshots_find(&screen->now, screen->chosen);
+    if (snapshot != NULL) {
+        flw_top_write_process(&page, snapshot,
+                              flw_top_snapshots_find(&screen->before, snapshot->process),
                               screen->sort);
     }
 }
@@ -166,8 +167,8 @@ static bool run(struct screen *screen, char *message, bool *out_ended)
         }
         if (flw_clock_fine_ns() >= due_ns) {
             due_ns = flw_clock_fine_ns() + screen->settings->interval_ns;
-            if (!flw_top_looks_next(&screen->now, &screen->before, screen->settings, message,
-                                    out_ended)) {
+            if (!flw_top_snapshots_next(&screen->now, &screen->before, screen->settings, message,
+                                        out_ended)) {
                 return false;
             }
         }
@@ -200,8 +201,8 @@ int flw_top_watch_screen(const struct flw_top_settings *settings)
 {
     struct screen screen = {.settings = settings, .sort = settings->sort};
     char message[FLW_TOP_MESSAGE_BYTES] = "";
-    bool is_ended = false,
-         is_watched = flw_top_looks_next(&screen.now, &screen.before, settings, message, &is_ended);
+    bool is_ended = false, is_watched = flw_top_snapshots_next(&screen.now, &screen.before,
+                                                               settings, message, &is_ended);
     SCREEN *terminal = is_watched ? newterm(NULL, stdout, stdin) : NULL;
     int code = is_watched ? -1 : FLW_EXIT_FAILED; /* also if the processes have ended already */
     if (terminal != NULL) {
@@ -218,8 +219,8 @@ int flw_top_watch_screen(const struct flw_top_settings *settings)
     } else if (!is_watched) {
         printf("all %zu processes have ended\n", settings->process_count);
     }
-    flw_top_looks_drop(&screen.now);
-    flw_top_looks_drop(&screen.before);
+    flw_top_snapshots_drop(&screen.now);
+    flw_top_snapshots_drop(&screen.before);
     return code;
 }
 

@@ -119,7 +119,7 @@ static int parse(int argc, char **argv, struct settings *settings)
 /* ---- views */
 
 /* Print the named processes in full, or else a line for each process. */
-static void print_text(const struct flw_top_looks *all, const struct flw_top_looks *before,
+static void print_text(const struct flw_top_snapshots *all, const struct flw_top_snapshots *before,
                        const struct flw_top_settings *settings)
 {
     struct flw_top_page page = {.out = stdout, .width = 80};
@@ -131,14 +131,14 @@ static void print_text(const struct flw_top_looks *all, const struct flw_top_loo
     } else {
         for (size_t i = 0; i < all->count; i++) {
             fputs(i > 0 ? "\n" : "", stdout);
-            flw_top_write_process(&page, &all->looks[i],
-                                  flw_top_looks_find(before, all->looks[i].process),
+            flw_top_write_process(&page, &all->snapshots[i],
+                                  flw_top_snapshots_find(before, all->snapshots[i].process),
                                   settings->sort);
         }
     }
 }
 
-static bool print(const struct flw_top_looks *all, const struct flw_top_looks *before,
+static bool print(const struct flw_top_snapshots *all, const struct flw_top_snapshots *before,
                   const struct settings *settings)
 {
     if (settings->is_prometheus) {
@@ -147,7 +147,7 @@ static bool print(const struct flw_top_looks *all, const struct flw_top_looks *b
         print_text(all, before, &settings->top);
     }
     for (size_t i = 0; settings->is_json && i < all->count; i++) {
-        flw_top_print_json(&all->looks[i], stdout);
+        flw_top_print_json(&all->snapshots[i], stdout);
         putchar('\n');
     }
     return fflush(stdout) == 0 && ferror(stdout) == 0;
@@ -164,11 +164,11 @@ static void pause_for(uint64_t ns)
 /* Print one view, or one after the other until the named processes have ended. */
 static int print_all(const struct settings *settings)
 {
-    struct flw_top_looks now = {0}, before = {0};
+    struct flw_top_snapshots now = {0}, before = {0};
     char message[FLW_TOP_MESSAGE_BYTES];
     bool is_ended = false, is_ok = true, goes_on = true;
     for (bool is_first = true; goes_on; is_first = false) {
-        if (!flw_top_looks_next(&now, &before, &settings->top, message, &is_ended)) {
+        if (!flw_top_snapshots_next(&now, &before, &settings->top, message, &is_ended)) {
             is_ok = is_ended && !is_first;
             (void)(is_ok || flw_complain("top: %s", message));
             break;
@@ -181,8 +181,8 @@ static int print_all(const struct settings *settings)
         goes_on = is_ok && !settings->is_once && settings->top.process_count != 0;
         pause_for(goes_on ? settings->top.interval_ns : 0);
     }
-    flw_top_looks_drop(&before);
-    flw_top_looks_drop(&now);
+    flw_top_snapshots_drop(&before);
+    flw_top_snapshots_drop(&now);
     return is_ok ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the parts of `fallow top`: a look at processes, and its output formats.
+ * Owns: the parts of `fallow top`: snapshots of processes, and their output formats.
  */
 #ifndef FLW_TOOL_TOP_H
 #define FLW_TOOL_TOP_H
@@ -34,7 +34,7 @@ struct flw_top_settings {
     uint64_t interval_ns;
 };
 
-/* ---- look.c */
+/* ---- snapshot.c */
 
 struct flw_top_pool {
     char label
@@ -43,7 +43,7 @@ struct flw_top_pool {
 };
 
 /* One process at one moment. Its texts are printable, and the names of drivers are complete. */
-struct flw_top_look {
+struct flw_top_snapshot {
     pid_t process;
     char name[16];
     uint64_t clock_ns;   /* of the first stats page */
@@ -55,8 +55,8 @@ struct flw_top_look {
 };
 
 /* Looks at several processes, taken at about the same moment. */
-struct flw_top_looks {
-    struct flw_top_look *looks;
+struct flw_top_snapshots {
+    struct flw_top_snapshot *snapshots;
     size_t count;
     uint32_t other_count;             /* boards of other users */
     char note[FLW_TOP_MESSAGE_BYTES]; /* why an unnamed process is left out; "": none is */
@@ -65,11 +65,13 @@ struct flw_top_looks {
 /* Look at the processes of the settings: *before becomes the former *now. A process that has ended is left out. Returns
  * false if none is left: nothing changes, the message (of FLW_TOP_MESSAGE_BYTES) is one line with the reason, and
  * *out_ended is true if all named processes have ended. */
-bool flw_top_looks_next(struct flw_top_looks *now, struct flw_top_looks *before,
-                        const struct flw_top_settings *settings, char *message, bool *out_ended);
-void flw_top_looks_drop(struct flw_top_looks *all);
-/* Return the look at a process, or NULL. */
-const struct flw_top_look *flw_top_looks_find(const struct flw_top_looks *all, pid_t process);
+bool flw_top_snapshots_next(struct flw_top_snapshots *now, struct flw_top_snapshots *before,
+                            const struct flw_top_settings *settings, char *message,
+                            bool *out_ended);
+void flw_top_snapshots_drop(struct flw_top_snapshots *all);
+/* Return the snapshot of a process, or NULL. */
+const struct flw_top_snapshot *flw_top_snapshots_find(const struct flw_top_snapshots *all,
+                                                      pid_t process);
 
 /* An owner of a pool's live memory, if the pool is recorded with call stacks. */
 #define FLW_TOP_OWNERS (FLW_STATS_PAGE_HOLDERS + 2)
@@ -87,10 +89,10 @@ uint32_t flw_top_list_owners(const struct flw_stats_page_pool *pool,
 /* ---- forms.c */
 
 /* Print one JSON object without an end of line. */
-void flw_top_print_json(const struct flw_top_look *look, FILE *out);
+void flw_top_print_json(const struct flw_top_snapshot *snapshot, FILE *out);
 
 /* Print all processes in the Prometheus text exposition format 0.0.4: the samples of a metric are consecutive. */
-void flw_top_print_prometheus(const struct flw_top_looks *all, FILE *out);
+void flw_top_print_prometheus(const struct flw_top_snapshots *all, FILE *out);
 
 /* ---- view.c */
 
@@ -111,14 +113,14 @@ struct flw_top_page {
 void flw_top_add_line(struct flw_top_page *page, enum flw_top_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Write one process and all pools of the process in full. `before` (or NULL): an earlier look, for rates. */
-void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look *look,
-                           const struct flw_top_look *before, enum flw_top_sort sort);
+/* Write one process and all pools of the process in full. `before` (or NULL): an earlier snapshot, for rates. */
+void flw_top_write_process(struct flw_top_page *page, const struct flw_top_snapshot *snapshot,
+                           const struct flw_top_snapshot *before, enum flw_top_sort sort);
 /* Write a line for each process. */
-void flw_top_write_list(struct flw_top_page *page, const struct flw_top_looks *all,
+void flw_top_write_list(struct flw_top_page *page, const struct flw_top_snapshots *all,
                         enum flw_top_sort sort);
 /* Return the process `step` places behind `process` in that list, or behind the first if `process` has ended. */
-pid_t flw_top_choose(const struct flw_top_looks *all, enum flw_top_sort sort, pid_t process,
+pid_t flw_top_choose(const struct flw_top_snapshots *all, enum flw_top_sort sort, pid_t process,
                      size_t step);
 
 /* ---- screen.c */

@@ -99,13 +99,13 @@ static void add_to_row(struct row *row, const uint64_t *value)
     row->allocs += V(alloc_count);
 }
 
-/* Return the looks in order, each with the sums over all pools; flw_host_free. */
-static struct row *list_looks(const struct flw_top_looks *all, enum flw_top_sort sort)
+/* Return the snapshots in order, each with the sums over all pools; flw_host_free. */
+static struct row *list_snapshots(const struct flw_top_snapshots *all, enum flw_top_sort sort)
 {
     struct row *rows = flw_host_alloc(all->count, sizeof *rows);
     for (size_t i = 0; i < all->count; i++) {
-        for (uint32_t p = 0; p < all->looks[i].pool_count; p++) {
-            add_to_row(&rows[i], all->looks[i].pools[p].stats_page->value);
+        for (uint32_t p = 0; p < all->snapshots[i].pool_count; p++) {
+            add_to_row(&rows[i], all->snapshots[i].pools[p].stats_page->value);
         }
     }
     sort_rows(rows, all->count, sort);
@@ -155,7 +155,7 @@ static void add_arenas(struct flw_top_page *page, const struct flw_stats_page_po
 /* A pool, and the same pool some time earlier. */
 struct change {
     double seconds;
-    const uint64_t *value, *before; /* NULL: no earlier look */
+    const uint64_t *value, *before; /* NULL: no earlier snapshot */
 };
 
 static uint64_t grown(const struct change *change, enum flw_stats_page_value which)
@@ -164,7 +164,7 @@ static uint64_t grown(const struct change *change, enum flw_stats_page_value whi
     return now - (change->before == NULL ? now : flw_min(now, change->before[which]));
 }
 
-/* Format ", 12 /s", or "" without an earlier look. */
+/* Format ", 12 /s", or "" without an earlier snapshot. */
 static const char *format_rate(const struct change *change, enum flw_stats_page_value which,
                                char *out)
 {
@@ -316,15 +316,16 @@ static void add_owners(struct flw_top_page *page, const struct flw_stats_page_po
 
 /* ---- processes */
 
-/* The change of a pool since an earlier look (or NULL). */
-static struct change find_change(const struct flw_top_pool *pool, const struct flw_top_look *look,
-                                 const struct flw_top_look *before)
+/* The change of a pool since an earlier snapshot (or NULL). */
+static struct change find_change(const struct flw_top_pool *pool,
+                                 const struct flw_top_snapshot *snapshot,
+                                 const struct flw_top_snapshot *before)
 {
     struct change change = {1, pool->stats_page->value, NULL};
-    if (before == NULL || before->clock_ns >= look->clock_ns) {
+    if (before == NULL || before->clock_ns >= snapshot->clock_ns) {
         return change;
     }
-    change.seconds = (double)(look->clock_ns - before->clock_ns) / 1e9;
+    change.seconds = (double)(snapshot->clock_ns - before->clock_ns) / 1e9;
     for (uint32_t i = 0; i < before->pool_count; i++) {
         if (strcmp(before->pools[i].label, pool->label) == 0) {
             change.before = before->pools[i].stats_page->value;
@@ -350,68 +351,69 @@ static void add_pool(struct flw_top_page *page, const struct flw_top_pool *pool,
     add_owners(page, pool->stats_page);
 }
 
-void flw_top_write_process(struct flw_top_page *page, const struct flw_top_look *look,
-                           const struct flw_top_look *before, enum flw_top_sort sort)
+void flw_top_write_process(struct flw_top_page *page, const struct flw_top_snapshot *snapshot,
+                           const struct flw_top_snapshot *before, enum flw_top_sort sort)
 {
-    struct row *rows = flw_host_alloc(look->pool_count, sizeof *rows);
-    for (uint32_t i = 0; i < look->pool_count; i++) {
-        add_to_row(&rows[i], look->pools[i].stats_page->value);
+    struct row *rows = flw_host_alloc(snapshot->pool_count, sizeof *rows);
+    for (uint32_t i = 0; i < snapshot->pool_count; i++) {
+        add_to_row(&rows[i], snapshot->pools[i].stats_page->value);
     }
-    sort_rows(rows, look->pool_count, sort);
-    flw_top_add_line(page, FLW_TOP_TITLE, "fallow top  %s (%d)  %" PRIu64 " pool%s", look->name,
-                     (int)look->process, look->pool_total, flw_plural(look->pool_total));
-    if (look->pool_count == 0) {
+    sort_rows(rows, snapshot->pool_count, sort);
+    flw_top_add_line(page, FLW_TOP_TITLE, "fallow top  %s (%d)  %" PRIu64 " pool%s", snapshot->name,
+                     (int)snapshot->process, snapshot->pool_total,
+                     flw_plural(snapshot->pool_total));
+    if (snapshot->pool_count == 0) {
         LINE("no pools");
     } else {
         flw_top_add_line(page, FLW_TOP_HEADING, "%-5s %3s %-16s %10s %10s %10s %7s %8s", "POOL",
                          "DEV", "DRIVER", "RESERVED", "LIVE", "CACHED", "STREAMS", "HITS");
     }
-    for (uint32_t i = 0; i < look->pool_count; i++) {
-        const struct flw_top_pool *pool = &look->pools[rows[i].index];
+    for (uint32_t i = 0; i < snapshot->pool_count; i++) {
+        const struct flw_top_pool *pool = &snapshot->pools[rows[i].index];
         const uint64_t *value = pool->stats_page->value;
         LINE("%-5s %3" PRIu64 " %-16.16s %10s %10s %10s %7s %8s", pool->label, V(device),
              pool->stats_page->driver, FLW_SIZE(V(reserved_bytes)), FLW_SIZE(V(live_bytes)),
              FLW_SIZE(V(cached_bytes)), FLW_COUNT(V(stream_count)),
              SHARE(V(hit_count), V(alloc_count)));
     }
-    if (look->pool_total > look->pool_count) {
+    if (snapshot->pool_total > snapshot->pool_count) {
         flw_top_add_line(page, FLW_TOP_ALARM,
                          "%" PRIu64 " more pools do not fit into shared memory",
-                         look->pool_total - look->pool_count);
+                         snapshot->pool_total - snapshot->pool_count);
     }
-    for (uint32_t i = 0; i < look->pool_count; i++) {
-        const struct flw_top_pool *pool = &look->pools[rows[i].index];
-        struct change change = find_change(pool, look, before);
+    for (uint32_t i = 0; i < snapshot->pool_count; i++) {
+        const struct flw_top_pool *pool = &snapshot->pools[rows[i].index];
+        struct change change = find_change(pool, snapshot, before);
         add_pool(page, pool, &change, sort);
     }
     flw_host_free(rows);
 }
 
-void flw_top_write_list(struct flw_top_page *page, const struct flw_top_looks *all,
+void flw_top_write_list(struct flw_top_page *page, const struct flw_top_snapshots *all,
                         enum flw_top_sort sort)
 {
-    struct row *rows = list_looks(all, sort);
+    struct row *rows = list_snapshots(all, sort);
     flw_top_add_line(page, FLW_TOP_HEADING, "%8s %-16s %5s %10s %10s %10s %8s", "PROCESS", "NAME",
                      "POOLS", "RESERVED", "LIVE", "CACHED", "HITS");
     for (size_t i = 0; i < all->count; i++) {
-        const struct flw_top_look *look = &all->looks[rows[i].index];
-        LINE("%8d %-16.16s %5" PRIu64 " %10s %10s %10s %8s", (int)look->process, look->name,
-             look->pool_total, FLW_SIZE(rows[i].reserved), FLW_SIZE(rows[i].live),
+        const struct flw_top_snapshot *snapshot = &all->snapshots[rows[i].index];
+        LINE("%8d %-16.16s %5" PRIu64 " %10s %10s %10s %8s", (int)snapshot->process, snapshot->name,
+             snapshot->pool_total, FLW_SIZE(rows[i].reserved), FLW_SIZE(rows[i].live),
              FLW_SIZE(rows[i].cached), SHARE(rows[i].hits, rows[i].allocs));
     }
     flw_host_free(rows);
 }
 
-pid_t flw_top_choose(const struct flw_top_looks *all, enum flw_top_sort sort, pid_t process,
+pid_t flw_top_choose(const struct flw_top_snapshots *all, enum flw_top_sort sort, pid_t process,
                      size_t step)
 {
-    struct row *rows = list_looks(all, sort);
+    struct row *rows = list_snapshots(all, sort);
     size_t place = 0;
     for (size_t i = 0; i < all->count; i++) {
-        place = all->looks[rows[i].index].process == process ? i : place;
+        place = all->snapshots[rows[i].index].process == process ? i : place;
     }
     pid_t chosen =
-        all->count == 0 ? 0 : all->looks[rows[(place + step) % all->count].index].process;
+        all->count == 0 ? 0 : all->snapshots[rows[(place + step) % all->count].index].process;
     flw_host_free(rows);
     return chosen;
 }

@@ -140,17 +140,17 @@ const lineStyle = i => `line c${i % 16} d${(i + Math.floor(i / 16)) % 4}`;
 const view = {ops: [0, 1], time: [0, 1], address: [0, 1]};  // the visible part of each axis
 const span = ([low, high]) => high - low;
 const state = {op: 0, along: 'ops', kind: 0, filter: '', chosen: null, path: [], moment: null};
-let sheet = null;  // of the visible device
+let analysis = null;  // of the visible device
 
 // True if the name contains the search text.
 const isNamed = name => name.toLowerCase().includes(state.filter.toLowerCase());
-const bandName = block => sheet.main?.key === 'by_code' ? block.owner : sizeName(block.bytes);
+const bandName = block => analysis.main?.key === 'by_code' ? block.owner : sizeName(block.bytes);
 const isMatch = block => state.filter === '' ||
   [block.owner, sizeName(block.bytes), `stream ${block.stream}`, ...block.stack].some(isNamed);
 const isHeld = (block, at) => block.begin <= at && at < block.end;
 const nameOfMoment = op => {
-  const names = [['out of memory', sheet.oom_op], ['peak live', sheet.peak_op],
-    ...(sheet.heap?.moments ?? []).map(moment => [moment.name, moment.op]), ['end', sheet.ops - 1]];
+  const names = [['out of memory', analysis.oom_op], ['peak live', analysis.peak_op],
+    ...(analysis.heap?.moments ?? []).map(moment => [moment.name, moment.op]), ['end', analysis.ops - 1]];
   return names.find(([, at]) => at === op)?.[0] ?? '';
 };
 

@@ -4,24 +4,24 @@
 // ---- the heap
 
 const HEAP_HEIGHT = 320, DOT_COLUMNS = 333, DOT_ROWS = 107, FULL = 35;  // repeated in page_heap.c
-const bandsOf = () => sheet.main?.bands ?? [];
+const bandsOf = () => analysis.main?.bands ?? [];
 const bandInks = () => new Map(bandsOf().map(({name, colour}) => [name, inkOf(`--k${colour}`)]));
 const heapBox = (block, {x, y}) => [x(block.begin), y(block.place + block.taken), x(block.end), y(block.place)];
 
 const paintStrip = plot => {
-  const {x, y, width} = plot, {heap} = sheet, raster = addRaster(plot.canvas, width, HEAP_HEIGHT);
+  const {x, y, width} = plot, {heap} = analysis, raster = addRaster(plot.canvas, width, HEAP_HEIGHT);
   const inks = bandInks(), rest = inkOf(`--k${REST_COLOUR}`), grey = inkOf('--edge');
   let first = 0;
   for (const [run, level] of state.filter === '' ? rows36(heap.dots) : []) {  // number of cells, their density
     for (let cell = first; level > 0 && cell < first + run; cell++) {
       const column = cell % DOT_COLUMNS, row = Math.floor(cell / DOT_COLUMNS);
-      const [left, right] = [column, column + 1].map(at => x(at / DOT_COLUMNS * sheet.ops));
+      const [left, right] = [column, column + 1].map(at => x(at / DOT_COLUMNS * analysis.ops));
       const [top, bottom] = [row, row + 1].map(at => y((1 - at / DOT_ROWS) * heap.bytes));
       raster.add(left, top, right, bottom, grey, level / FULL);
     }
     first += run;
   }
-  for (const block of sheet.blocks) {
+  for (const block of analysis.blocks) {
     raster.add(...heapBox(block, plot), inks.get(bandName(block)) ?? rest, isMatch(block) ? 1 : 0.15);
   }
   raster.show();
@@ -35,21 +35,21 @@ const paintStrip = plot => {
 const findBlock = (plot, x, y) => {
   const off = (value, low, high, pixels) => Math.max(0, low - value, value - high) * pixels;
   let found = null, least = NEAR;
-  for (const block of sheet.blocks) {
-    const dx = off(x, block.begin / sheet.ops, block.end / sheet.ops, plot.width / span(view.ops));
-    const dy = off(y, block.place / sheet.heap.bytes, (block.place + block.taken) / sheet.heap.bytes,
+  for (const block of analysis.blocks) {
+    const dx = off(x, block.begin / analysis.ops, block.end / analysis.ops, plot.width / span(view.ops));
+    const dy = off(y, block.place / analysis.heap.bytes, (block.place + block.taken) / analysis.heap.bytes,
       HEAP_HEIGHT / span(view.address));
     if (Math.hypot(dx, dy) < least) [found, least] = [block, Math.hypot(dx, dy)];
   }
   return found;
 };
 const climb = (plot, step) => {
-  const held = sheet.blocks.filter(block => isHeld(block, state.op)).sort((a, b) => a.place - b.place);
+  const held = analysis.blocks.filter(block => isHeld(block, state.op)).sort((a, b) => a.place - b.place);
   const next = held[held.indexOf(state.chosen) + step] ?? held[step > 0 ? 0 : held.length - 1];
   if (next) chooseBlock(next, plot);
 };
 const addStrip = body => {
-  const {heap, blocks} = sheet, {merged_blocks: merged, lost_blocks: lost} = heap;
+  const {heap, blocks} = analysis, {merged_blocks: merged, lost_blocks: lost} = heap;
   make('h3', body, 'Blocks at their addresses');
   addPlot(body, {title: 'Addresses over time', height: HEAP_HEIGHT, canvas: true, x: axisOf('ops'),
     says: 'Each rectangle is a block: across its life, up its addresses. Where there is none, it is free.',
@@ -82,8 +82,8 @@ const paintMap = (plot, moment, total, rowBytes) => {
     const addFree = end => add(start + used, end - used, i % 2 ? odd : free, 1);
     for (; moment.blocks[next]?.[0] === i; next++) {
       const [, place, requested, rounding, owner, isPending] = moment.blocks[next], sizes = sizeName(requested);
-      const name = sheet.owners[owner], isDim = state.filter !== '' && !isNamed(name) && !isNamed(sizes);
-      const ink = inks.get(sheet.main?.key === 'by_code' ? name : sizes) ?? rest;
+      const name = analysis.owners[owner], isDim = state.filter !== '' && !isNamed(name) && !isNamed(sizes);
+      const ink = inks.get(analysis.main?.key === 'by_code' ? name : sizes) ?? rest;
       addFree(place);
       add(start + place, requested, isPending ? pending : ink, isDim ? 0.15 : 1);
       add(start + place + requested, rounding, loss, 1);
@@ -101,7 +101,7 @@ const paintMap = (plot, moment, total, rowBytes) => {
   }
 };
 const addMap = body => {
-  const {moments} = sheet.heap, names = moments.map(({name}) => name), {has_history: hasHistory} = sheet.report;
+  const {moments} = analysis.heap, names = moments.map(({name}) => name), {has_history: hasHistory} = analysis.report;
   const moment = moments[Math.max(0, names.indexOf(state.moment ?? 'out of memory'))];
   make('h3', body, 'Reserved memory at one moment');
   if (!moment) return none(body, 'The heap at one moment is not known.');
@@ -124,7 +124,7 @@ const addMap = body => {
     `${moment.left_out > 0 ? ` The ${plural(moment.left_out, 'smallest block')} are left out.` : ''}`);
 };
 const addHoles = body => {
-  const {holes} = sheet.heap;
+  const {holes} = analysis.heap;
   make('h3', body, 'Holes over time');
   if (holes === null) return none(body, 'There were no holes, or the addresses are not known.');
   const requests = rows36(holes.requests).flat(), columns = requests.length;
@@ -134,7 +134,7 @@ const addHoles = body => {
   addPlot(body, {title: 'Holes over time', height: 240, x: axisOf('ops'),
     says: 'The stronger the colour, the more free memory lies in holes of that size. The line is the largest request.',
     y: {low, high, isLog: true, unit: 'bytes', name: 'size of a hole'}, paint: (plot, x, y) => {
-      const edges = Array.from({length: columns + 1}, (_, i) => i / columns * sheet.ops), paths = ['', '', '', '', '', ''];
+      const edges = Array.from({length: columns + 1}, (_, i) => i / columns * analysis.ops), paths = ['', '', '', '', '', ''];
       for (const [i, bin, shade] of cells) {
         const [left, right] = [edges[i], edges[i + 1]].map(at => step(x(at))), top = step(y(2 ** bin));
         paths[shade] += `M${left} ${top}H${right}V${step(y(2 ** (bin - 1)))}H${left}z`;
@@ -152,9 +152,9 @@ const addShades = (body, what) => {
   legend.append(`more ${what}`);
 };
 const addHeap = () => {
-  const body = bodyOf('heap'), {heap, report} = sheet;
+  const body = bodyOf('heap'), {heap, report} = analysis;
   if (heap === null) return none(body, 'The recording has no addresses, and no policy has any.');
-  const {label, name} = sheet.policies[heap.policy];
+  const {label, name} = analysis.policies[heap.policy];
   hint(body, name === 'recorded' ? 'The heap of the recording itself.'
     : `The recording has no addresses: this is the heap of ${label}, replayed.`);
   if (report.has_history) addStrip(body);

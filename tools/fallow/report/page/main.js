@@ -25,7 +25,7 @@ const addBars = (body, title, name, unit, of, bars) => {
 const STACKED = 120;
 const addStacked = body => {
   const weight = block => block.bytes * (block.end - block.begin), bytesOf = blocks => sumOf(blocks.map(({bytes}) => bytes));
-  const chosen = [...sheet.blocks].sort((a, b) => weight(b) - weight(a)).slice(0, STACKED)
+  const chosen = [...analysis.blocks].sort((a, b) => weight(b) - weight(a)).slice(0, STACKED)
     .sort((a, b) => a.begin - b.begin);
   const shapes = chosen.map((block, i) => {
     const earlier = chosen.slice(0, i).filter(({end}) => end > block.begin), ends = new Set(earlier.map(({end}) => end));
@@ -46,7 +46,7 @@ const addStacked = body => {
   hint(body, `${chosen.length} blocks, the heaviest by size times lifetime, in the colours of their owners.`);
 };
 const addSizeLives = body => {
-  const cells = rows36(sheet.size_lives);
+  const cells = rows36(analysis.size_lives);
   if (cells.length === 0) return;
   const [sizes, lives, numbers] = [0, 1, 2].map(index => cells.map(cell => cell[index])), most = Math.max(...numbers);
   const shadeOf = number => Math.max(1, 5 - Math.floor(Math.log(most / number) / Math.log(4)));
@@ -66,10 +66,10 @@ const addSizeLives = body => {
   addShades(body, 'blocks');
 };
 const addRequests = () => {
-  const body = bodyOf('requests'), {report} = sheet;
+  const body = bodyOf('requests'), {report} = analysis;
   make('p', body, `${plural(report.distinct_sizes, 'distinct size')}; ${plural(report.freed_by_the_next_op, 'block')} ` +
     'freed by the very next operation.');
-  if (sheet.blocks.length > 0) {
+  if (analysis.blocks.length > 0) {
     make('h3', body, 'The heaviest blocks');
     addStacked(body);
   }
@@ -136,12 +136,12 @@ const addTraces = ({traces, policies, job}) => {
 
 // ---- the page
 
-let isReady = false, sheets = [];
+let isReady = false, analyses = [];
 // Keep the choices in the page's address.
 const keep = () => {
   if (!isReady) return;
   const said = new URLSearchParams({op: state.op});
-  if (sheets.length > 1) said.set('device', sheets.indexOf(sheet));
+  if (analyses.length > 1) said.set('device', analyses.indexOf(analysis));
   if (state.filter !== '') said.set('show', state.filter);
   if (state.chosen) said.set('block', state.chosen.index);
   for (const [axis, [low, high]] of Object.entries(view)) if (high - low < 1) said.set(axis, `${low},${high}`);
@@ -152,14 +152,14 @@ const keep = () => {
 };
 const restore = () => {
   const said = new URLSearchParams(location.hash.slice(1)), at = Number(said.get('op') ?? NaN);
-  sheet = sheets[said.get('device')] ?? sheet;
+  analysis = analyses[said.get('device')] ?? analysis;
   for (const axis of Object.keys(view)) {
     const ends = (said.get(axis) ?? '').split(',').map(Number);
     if (ends.length === 2 && ends.every(Number.isFinite) && ends[0] < ends[1]) show(axis, ends);
   }
-  if (at >= 0) state.op = Math.min(sheet.ops - 1, Math.floor(at));
+  if (at >= 0) state.op = Math.min(analysis.ops - 1, Math.floor(at));
   state.filter = said.get('show') ?? state.filter;
-  state.chosen = said.has('block') ? sheet.blocks[said.get('block')] ?? null : state.chosen;
+  state.chosen = said.has('block') ? analysis.blocks[said.get('block')] ?? null : state.chosen;
   build();
   const plot = said.has('block') && state.chosen && plots.find(({spec}) => spec.find);
   if (plot) chooseBlock(state.chosen, plot);
@@ -173,8 +173,8 @@ const search = text => {
   keep();
 };
 const sayFound = () => {
-  const found = sheet.blocks.filter(isMatch), bytes = found.length === 0 ? 0 : Math.max(...matchingBytes());
-  return `${plural(found.length, 'block')} of ${count(sheet.blocks.length)}; at most ${size(bytes)} at any time`;
+  const found = analysis.blocks.filter(isMatch), bytes = found.length === 0 ? 0 : Math.max(...matchingBytes());
+  return `${plural(found.length, 'block')} of ${count(analysis.blocks.length)}; at most ${size(bytes)} at any time`;
 };
 const redraw = () => {
   byId('search').value = state.filter;
@@ -185,23 +185,23 @@ const redraw = () => {
 // Return the op before the failed request, or the peak.
 const startOf = ({oom_op: failed, peak_op: peak}) => failed ?? peak;
 const addDevices = () => {
-  if (sheets.length < 2) return;
+  if (analyses.length < 2) return;
   byId('devices').hidden = false;
-  addChoice(byId('devices'), 'device', sheets.map(({report}) => `device ${report.recorded_device}`), sheets.indexOf(sheet),
+  addChoice(byId('devices'), 'device', analyses.map(({report}) => `device ${report.recorded_device}`), analyses.indexOf(analysis),
     i => {
-      sheet = sheets[i];
-      Object.assign(state, {kind: 0, moment: null, chosen: null, path: [], op: startOf(sheet)});
+      analysis = analyses[i];
+      Object.assign(state, {kind: 0, moment: null, chosen: null, path: [], op: startOf(analysis)});
       build();
       keep();
     });
 };
-// The sections: id, entry in the contents, heading, contents, and whether a sheet has the section.
-const hasHistory = () => sheet.report.has_history;
-const SECTIONS = [['oom', 'Out of memory', 'Out of memory', addOom, () => sheet.report.out_of_memory !== null],
+// The sections: id, entry in the contents, heading, contents, and whether an analysis has the section.
+const hasHistory = () => analysis.report.has_history;
+const SECTIONS = [['oom', 'Out of memory', 'Out of memory', addOom, () => analysis.report.out_of_memory !== null],
   ['owners', 'Owners over time', 'Who holds the memory over time', addOwners, hasHistory],
-  ['state', 'Owners', 'Who holds the memory', () => addHolders(bodyOf('state'), sheet.report.holders.at_end, 'owner', null),
+  ['state', 'Owners', 'Who holds the memory', () => addHolders(bodyOf('state'), analysis.report.holders.at_end, 'owner', null),
     () => !hasHistory()],
-  ['moment', 'One moment', 'One moment', addMoment, () => hasHistory() && sheet.blocks.length > 0],
+  ['moment', 'One moment', 'One moment', addMoment, () => hasHistory() && analysis.blocks.length > 0],
   ['heap', 'The heap', 'Inside the heap', addHeap, () => true],
   ['survivors', 'Alive at the end', 'What is alive at the end', addSurvivors, hasHistory],
   ['policies', 'Other allocators', 'What other allocators would have held', addPolicies, hasHistory],
@@ -237,11 +237,11 @@ const showTraces = data => {
   document.body.className = 'wide';
   addTraces(data);
 };
-const showSheets = data => {
-  sheets = data.sheets.map(decode);
-  sheet = sheets[0];
-  sheets.sort((a, b) => a.report.recorded_device - b.report.recorded_device);
-  state.op = Math.max(0, startOf(sheet));
+const showAnalyses = data => {
+  analyses = data.analyses.map(decode);
+  analysis = analyses[0];
+  analyses.sort((a, b) => a.report.recorded_device - b.report.recorded_device);
+  state.op = Math.max(0, startOf(analysis));
   for (const id of ['contents', 'finder']) byId(id).hidden = false;
   byId('search').addEventListener('input', event => search(event.target.value));
   addSections();
@@ -255,4 +255,4 @@ const showSheets = data => {
 };
 byId('words').hidden = false;
 const data = JSON.parse(byId('data').textContent);
-if (data.traces) showTraces(data); else showSheets(data);
+if (data.traces) showTraces(data); else showAnalyses(data);

@@ -7,8 +7,8 @@ const KINDS = {by_code: 'by code', by_tag: 'by tag', by_pool: 'by pool', by_size
 
 // Return the bytes of blocks that match the search, at the begin of each column and at its fullest moment.
 const matchingBytes = () => {
-  const {ops} = sheet.edges, change = new Map(), out = [0];
-  for (const {begin, end, bytes} of sheet.blocks.filter(isMatch)) {
+  const {ops} = analysis.edges, change = new Map(), out = [0];
+  for (const {begin, end, bytes} of analysis.blocks.filter(isMatch)) {
     for (const [at, more] of [[begin, bytes], [end, -bytes]]) change.set(at, (change.get(at) ?? 0) + more);
   }
   let now = 0;
@@ -21,7 +21,7 @@ const matchingBytes = () => {
   return out;
 };
 const paintPhases = (plot, x) => {
-  sheet.marks.slice(0, 64).forEach(([name, begin, end], i) => {
+  analysis.marks.slice(0, 64).forEach(([name, begin, end], i) => {
     const [left, right] = [begin, end].map(op => x(plot.spec.x.along === 'ops' ? op : timeOf(op)));
     if (right < 0 || left > plot.width) return;
     drawTipped('rect', plot.under, {class: `phase${i % 2 ? ' odd' : ''}`, x: Math.max(0, left), y: -8,
@@ -29,7 +29,7 @@ const paintPhases = (plot, x) => {
   });
 };
 const paintOwners = (plot, bands) => {
-  const {along} = plot.spec.x, edges = sheet.edges[along], {x, y} = plot, {report} = sheet;
+  const {along} = plot.spec.x, edges = analysis.edges[along], {x, y} = plot, {report} = analysis;
   let below = zeros(bands[0].held);
   for (const {name, held, colour} of bands) {
     const tops = held.map((bytes, i) => below[i] + bytes), isDim = state.filter !== '' && !isNamed(name);
@@ -49,18 +49,18 @@ const paintOwners = (plot, bands) => {
     addDot(plot, dot, 3, style);
     dots.push(dot);
   };
-  if (sheet.oom_op !== null) addNote(sheet.oom_op + 1, report.out_of_memory.live_bytes, 'oom', 'out of memory');
-  addNote(sheet.peak_op, Math.max(...below), 'peak', `peak live ${size(report.peak_requested_bytes)}`);
+  if (analysis.oom_op !== null) addNote(analysis.oom_op + 1, report.out_of_memory.live_bytes, 'oom', 'out of memory');
+  addNote(analysis.peak_op, Math.max(...below), 'peak', `peak live ${size(report.peak_requested_bytes)}`);
   placeLabels(plot, dots);
 };
 const addOwners = () => {
-  const body = bodyOf('owners'), {kinds, report} = sheet;
-  if (kinds.length === 0 || sheet.edges.ops.length < 2) return none(body, 'Nothing was requested.');
+  const body = bodyOf('owners'), {kinds, report} = analysis;
+  if (kinds.length === 0 || analysis.edges.ops.length < 2) return none(body, 'Nothing was requested.');
   const kind = kinds[Math.min(state.kind, kinds.length - 1)], {bands} = kind;
   if (kinds.length > 1) {
     addChoice(body, 'kind', kinds.map(({key}) => KINDS[key]), kinds.indexOf(kind), i => { state.kind = i; build(); });
   }
-  if (sheet.edges.time !== null) {
+  if (analysis.edges.time !== null) {
     addChoice(body, 'along', ['over operations', 'over time'], state.along === 'ops' ? 0 : 1,
       i => { state.along = i === 0 ? 'ops' : 'time'; build(); });
   }
@@ -70,7 +70,7 @@ const addOwners = () => {
     y: {low: 0, high: 1.12 * Math.max(1, ...sum), unit: 'bytes'}, paint: plot => paintOwners(plot, bands)});
   hint(body, 'The numbers are the most that each holds at any time. A click on an owner shows it alone in all ' +
     `pictures. Owner: ${kind.key === 'by_code' || kinds.length === 1 ? report.holders.rule : KINDS[kind.key]}.`);
-  const phases = [...new Set(sheet.marks.map(([name]) => name))], more = phases.length - 8;
+  const phases = [...new Set(analysis.marks.map(([name]) => name))], more = phases.length - 8;
   if (phases.length > 0) {
     hint(body, `The rail above: phases that the recording names, ${phases.slice(0, 8).join(', ')}` +
       `${more > 0 ? ` and ${more} more` : ''}.`);
@@ -78,7 +78,7 @@ const addOwners = () => {
   addOwnerNumbers(body, kind.key);
 };
 const addOwnerNumbers = (body, key) => {
-  const details = make('details', body), {at_peak_requested: peak, owners} = sheet.report, parts = ['p50', 'p90', 'p99', 'max'];
+  const details = make('details', body), {at_peak_requested: peak, owners} = analysis.report, parts = ['p50', 'p90', 'p99', 'max'];
   const spread = (part, say) => parts.map(name => part === null ? '-' : say(part[name]));
   make('summary', details, 'Numbers of each owner at the peak');
   addTable(details, ['owner', 'bytes at peak live', 'blocks', 'blocks in all', 'size p50', 'p90', 'p99', 'max',
@@ -116,7 +116,7 @@ const addLeft = (cell, values, stretches) => {
   });
 };
 const addSurvivors = () => {
-  const body = bodyOf('survivors'), {survivors, stretches, rule} = sheet.report.holders;
+  const body = bodyOf('survivors'), {survivors, stretches, rule} = analysis.report.holders;
   if (survivors.blocks === 0) return none(body, 'Nothing that was not alive at the start.');
   hint(body, `${size(survivors.bytes)} in ${plural(survivors.blocks, 'block')} that were not there at the start: kept ` +
     `on purpose, or leaked. A leak is left behind by every step. Owner: ${rule}.`);
@@ -132,7 +132,7 @@ let moment = null;  // elements of the section: {icicle, output, slider, rows, l
 // Build the call tree of the live blocks, with the bytes of each call.
 const grow = held => {
   const branch = name => ({name, bytes: 0, parts: new Map()});
-  const tree = branch(sheet.hasAll ? 'all of it' : 'all that is known here');
+  const tree = branch(analysis.hasAll ? 'all of it' : 'all that is known here');
   for (const {bytes, stack} of held) {
     let node = tree;
     node.bytes += bytes;
@@ -208,23 +208,23 @@ const drawBlocks = held => {
       make('summary', details, block.owner);
       for (const name of block.stack) make('div', details, name);
       details.addEventListener('toggle', () => { if (details.open) chooseBlock(block, null); });
-    }, size(block.bytes), count(block.begin), block.end >= sheet.ops ? 'never' : count(block.end), lifeOf(block),
+    }, size(block.bytes), count(block.begin), block.end >= analysis.ops ? 'never' : count(block.end), lifeOf(block),
     block.stream]));
 };
 const sayEvent = at => {
-  const block = sheet.blocks.find(({begin, end}) => begin === at || end === at);
+  const block = analysis.blocks.find(({begin, end}) => begin === at || end === at);
   return block ? `; it ${block.begin === at ? 'allocates' : 'frees'} ${size(block.bytes)}, ${block.owner}` : '';
 };
 // Format the live bytes of all blocks, as a range if not all blocks are listed.
 const sayLive = at => {
-  const column = sheet.edges.ops.findLastIndex(first => first <= at), {low, high} = sheet.requested;
-  if (sheet.hasAll || low === null || column < 0) return '';
+  const column = analysis.edges.ops.findLastIndex(first => first <= at), {low, high} = analysis.requested;
+  if (analysis.hasAll || low === null || column < 0) return '';
   const [least, most] = [low, high].map(list => size(list[Math.min(column, list.length - 1)]));
   return ` that are known here, of ${least === most ? '' : `${least} to `}${most} live`;
 };
 const drawMoment = () => {
   if (moment === null) return;
-  const at = state.op, held = sheet.blocks.filter(block => isHeld(block, at) && isMatch(block)), name = nameOfMoment(at);
+  const at = state.op, held = analysis.blocks.filter(block => isHeld(block, at) && isMatch(block)), name = nameOfMoment(at);
   moment.output.textContent = `operation ${count(at)}${name && ` (${name})`}: ${size(sumOf(held.map(({bytes}) => bytes)))} ` +
     `in ${plural(held.length, 'block')}${state.filter && ` of '${state.filter}'`}${sayLive(at)}${sayEvent(at)}`;
   moment.slider.value = at;
@@ -233,8 +233,8 @@ const drawMoment = () => {
   drawBlocks(held);
 };
 const chooseOp = at => {
-  state.op = Math.max(0, Math.min(sheet.ops - 1, Math.floor(at)));
-  const place = (state.op + 0.5) / sheet.ops, [low, high] = view.ops;
+  state.op = Math.max(0, Math.min(analysis.ops - 1, Math.floor(at)));
+  const place = (state.op + 0.5) / analysis.ops, [low, high] = view.ops;
   if (place < low || place > high) {
     show('ops', [place - (high - low) / 2, place + (high - low) / 2]);
     drawAll();
@@ -250,17 +250,17 @@ const addMoment = () => {
     'picture to zoom into it, or press + and -; 0 shows all again. Among blocks at their addresses a click chooses ' +
     'one of them, arrow up and down the next.');
   const list = make('p', body, 'Go to: ', {className: 'moments'});
-  for (const [name, op] of [['out of memory', sheet.oom_op], ['peak live', sheet.peak_op], ['end', sheet.ops - 1]]) {
+  for (const [name, op] of [['out of memory', analysis.oom_op], ['peak live', analysis.peak_op], ['end', analysis.ops - 1]]) {
     if (op !== null) addButton(list, name, {}, () => chooseOp(op));
   }
-  const slider = make('input', body, '', {type: 'range', min: 0, max: Math.max(1, sheet.ops) - 1, ariaLabel: 'operation'});
+  const slider = make('input', body, '', {type: 'range', min: 0, max: Math.max(1, analysis.ops) - 1, ariaLabel: 'operation'});
   slider.addEventListener('input', () => chooseOp(Number(slider.value)));
   const says = make('p', body), output = make('output', says);
   says.append(' ');
   const link = make('a', says, 'link to this moment'), icicle = make('div', body, '', {className: 'icicle'});
   icicle.addEventListener('keydown', event => { if (event.key === 'Escape') { state.path = []; drawMoment(); } });
   hint(body, 'Stacks, callers above: each as wide as the bytes that it holds; click one to fill the width, Escape ' +
-    `goes back.${sheet.hasAll ? '' : ` Of all blocks the ${count(sheet.blocks.length)} that weigh most by size and ` +
+    `goes back.${analysis.hasAll ? '' : ` Of all blocks the ${count(analysis.blocks.length)} that weigh most by size and ` +
     'life are known here.'}`);
   moment = {icicle, output, slider, link, rows: make('div', body)};
 };
@@ -281,7 +281,7 @@ const fillPanel = (panel, block) => {
   if (block === null) {
     make('p', panel, 'No block of its own lies here: it is free, or the blocks here are merged.');
   } else {
-    const end = block.end >= sheet.ops ? 'the end' : count(block.end), list = make('dl', panel);
+    const end = block.end >= analysis.ops ? 'the end' : count(block.end), list = make('dl', panel);
     const facts = {block: block.owner, size: `${size(block.bytes)} (${count(block.bytes)} bytes)`,
       life: `operation ${count(block.begin)} to ${end}, ${lifeOf(block)}`, stream: block.stream,
       address: `from ${size(block.place)} on`, stack: block.hasStack ? block.stack : ['not known']};

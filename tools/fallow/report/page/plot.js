@@ -49,7 +49,7 @@ const drawAxes = ({spec, width, x, y, under}) => {
 };
 const drawCursor = plot => {
   plot.cursor?.remove();
-  if (plot.spec.x.along === undefined || sheet.blocks.length === 0) return;
+  if (plot.spec.x.along === undefined || analysis.blocks.length === 0) return;
   const at = Math.round(plot.x(plot.spec.x.along === 'ops' ? state.op + 0.5 : timeOf(state.op)));
   if (at < 0 || at > plot.width) return;
   plot.cursor = draws('g', plot.over, {class: 'cursor'});
@@ -90,14 +90,14 @@ const addPlot = (parent, spec) => {
 
 const axesOf = ({spec}) => [spec.x.along, spec.y.along].filter(axis => axis !== undefined);
 const show = (axis, [low, high]) => {
-  const width = Math.min(1, Math.max(CLOSEST, axis === 'ops' && sheet.ops > 0 ? FEWEST / sheet.ops : 0, high - low));
+  const width = Math.min(1, Math.max(CLOSEST, axis === 'ops' && analysis.ops > 0 ? FEWEST / analysis.ops : 0, high - low));
   const from = Math.min(1 - width, Math.max(0, (low + high - width) / 2));
   view[axis] = [from, from + width];
 };
 // Zoom all axes around the chosen moment, or the middle.
 const zoom = (plot, times) => {
   for (const axis of axesOf(plot)) {
-    const [low, high] = view[axis], chosen = axis === 'ops' ? (state.op + 0.5) / sheet.ops : -1;
+    const [low, high] = view[axis], chosen = axis === 'ops' ? (state.op + 0.5) / analysis.ops : -1;
     const at = chosen >= low && chosen <= high ? chosen : (low + high) / 2;
     show(axis, view[axis].map(end => at + (end - at) * times));
   }
@@ -111,7 +111,7 @@ const act = (plot, what) => { what(plot); drawAll(); keep(); };
 
 // Add keys, buttons and pointers to a plot over operations or time.
 const addHands = plot => {
-  const {spec, box} = plot, walks = spec.x.along === 'ops' && sheet.blocks.length > 0;
+  const {spec, box} = plot, walks = spec.x.along === 'ops' && analysis.blocks.length > 0;
   const acts = {'+': () => zoom(plot, 1 / 2), '-': () => zoom(plot, 2), 0: showAll};
   Object.assign(acts, {'=': acts['+'], Escape: showAll});
   box.classList.add('live');
@@ -196,8 +196,8 @@ const addPointers = plot => {
   box.addEventListener('pointercancel', lift);
 };
 const pick = (plot, x, y) => {
-  if (sheet.blocks.length === 0) return;
-  const at = x * sheet.ops, block = plot.spec.find?.(plot, x, y);
+  if (analysis.blocks.length === 0) return;
+  const at = x * analysis.ops, block = plot.spec.find?.(plot, x, y);
   chooseOp(block ? Math.max(block.begin, Math.min(block.end - 1, at)) : at);
   if (plot.spec.find) chooseBlock(block ?? null, plot);
 };
@@ -215,12 +215,12 @@ const areaPath = (edges, above, below, x, y) => {
 };
 const zeros = list => list.map(() => 0);
 const timeOf = op => {
-  const {ops, time: times} = sheet.edges;
+  const {ops, time: times} = analysis.edges;
   const next = ops.findIndex(first => first > op);
   return times?.[next < 1 ? ops.length - 1 : next - 1] ?? 0;
 };
 const axisOf = along => {
-  const edges = sheet.edges[along], [low, high] = [edges[0], edges.at(-1)];
+  const edges = analysis.edges[along], [low, high] = [edges[0], edges.at(-1)];
   return {low, high: Math.max(low + 1, high), along, unit: along === 'ops' ? 'count' : 'ns',
     name: along === 'ops' ? 'operations' : 'time'};
 };

@@ -4,24 +4,24 @@
 // ---- out of memory, and what to do
 
 const addAdvice = body => {
-  const {advice} = sheet.report;
+  const {advice} = analysis.report;
   make('p', body, advice.text[0].toUpperCase() + advice.text.slice(1), {className: 'advice'});
   if (advice.type !== null) make('pre', body, advice.type, {className: 'type'});
 };
 const addFacts = () => {
-  const body = bodyOf('facts'), {report} = sheet, recorded = report.recorded_peak_reserved_bytes, {at_end: end} = report.holders;
+  const body = bodyOf('facts'), {report} = analysis, recorded = report.recorded_peak_reserved_bytes, {at_end: end} = report.holders;
   const older = report.initial_blocks > 0 ? `; ${plural(report.initial_blocks, 'block')} older than the recording` : '';
   if (!report.has_history) {
     make('p', body, `${size(end.bytes)} in ${plural(end.blocks, 'block')}; the recording has no history`, {className: 'lead'});
   } else {
-    make('p', body, `Peak live memory: ${size(report.peak_requested_bytes)}, at operation ${count(sheet.peak_op)}` +
+    make('p', body, `Peak live memory: ${size(report.peak_requested_bytes)}, at operation ${count(analysis.peak_op)}` +
       `${recorded === null ? '' : `; peak reserved: ${size(recorded)}`}${older}.`, {className: 'fact'});
   }
   if (report.pending_at_end_blocks > 0) {
     make('p', body, `Pending at the end: ${size(report.pending_at_end_bytes)} in ` +
       `${plural(report.pending_at_end_blocks, 'block')}, freed and not reusable until other streams are done.`);
   }
-  for (const line of sheet.devices) make('p', body, line, {className: 'lead'});
+  for (const line of analysis.devices) make('p', body, line, {className: 'lead'});
 };
 const addCard = (body, name, text) => {
   const card = make('p', body, '', {className: 'card'});
@@ -29,7 +29,7 @@ const addCard = (body, name, text) => {
   card.append(text);
 };
 const addOom = () => {
-  const body = bodyOf('oom'), {out_of_memory: oom, holders, policies} = sheet.report;
+  const body = bodyOf('oom'), {out_of_memory: oom, holders, policies} = analysis.report;
   const asked = oom.asked_bytes === null ? 'a block of unknown size' : size(oom.asked_bytes);
   addCard(body, `${oom.owner ?? 'Unknown code'} requested ${asked}`,
     ` and was refused, at event ${count(oom.event)}${oom.count > 1 ? ` (the first of ${count(oom.count)})` : ''}.`);
@@ -62,7 +62,7 @@ const addOom = () => {
 // ---- policies side by side
 
 const addLines = (body, along) => {
-  const known = sheet.policies.filter(({reserved}) => reserved !== null), {requested: {high}, edges} = sheet;
+  const known = analysis.policies.filter(({reserved}) => reserved !== null), {requested: {high}, edges} = analysis;
   const most = Math.max(1, ...known.flatMap(({reserved}) => reserved), ...high ?? []);
   const axis = axisOf(along), y = {low: 0, high: 1.05 * most, unit: 'bytes'};
   const paint = policies => ({shapes, x, y}) => {
@@ -88,7 +88,7 @@ const addLines = (body, along) => {
 // Draw the reserved bytes beyond peak live memory: all policies need that much, so the bars begin there.
 const WASTE_ROW = 32, WASTE_BAR = 12;
 const addWaste = body => {
-  const rows = sheet.policies.filter(({ran, peak_reserved_bytes: bytes}) => ran && bytes).map(policy => {
+  const rows = analysis.policies.filter(({ran, peak_reserved_bytes: bytes}) => ran && bytes).map(policy => {
     const peak = policy.peak_reserved_bytes, requested = Math.min(peak, policy.peak_requested_bytes ?? peak);
     const block = policy.at_peak_reserved?.block_bytes ?? requested;
     const rounding = Math.min(peak, Math.max(requested, block)) - requested;
@@ -121,7 +121,7 @@ const addScatter = (body, spec, points, before = () => {}) => {
     }});
 };
 const addTrade = body => {
-  const points = sheet.policies.filter(({ran, ns_per_op: ns, peak_reserved_bytes: bytes}) => ran && ns && bytes)
+  const points = analysis.policies.filter(({ran, ns_per_op: ns, peak_reserved_bytes: bytes}) => ran && ns && bytes)
     .map(policy => ({policy, x: Math.max(1, policy.ns_per_op.all.p50), y: policy.peak_reserved_bytes,
       tip: `${policy.label}: ${size(policy.peak_reserved_bytes)}, ${time(policy.ns_per_op.all.p50)}`}));
   const [xs, ys] = [points.map(({x}) => x), points.map(({y}) => y)], low = Math.min(...ys), high = Math.max(...ys);
@@ -132,9 +132,9 @@ const addTrade = body => {
     y: {low: Math.max(0, low - margin), high: high + margin, unit: 'bytes', name: 'peak reserved'}}, points);
 };
 const addWaits = body => {
-  const {bound_bytes: bound, lag, without_wait_bytes: bytes, allocs, initial_blocks: initial} = sheet.report;
+  const {bound_bytes: bound, lag, without_wait_bytes: bytes, allocs, initial_blocks: initial} = analysis.report;
   const without = bound === 0 ? 1 : bytes / bound, perThousand = waits => 1000 * waits / (allocs + initial);
-  const points = sheet.policies.filter(policy => policy.ran && policy.allocates && policy.waits !== null && lag > 0 &&
+  const points = analysis.policies.filter(policy => policy.ran && policy.allocates && policy.waits !== null && lag > 0 &&
     policy.reserved_over_requested).map(policy => ({policy, x: policy.reserved_over_requested, y: perThousand(policy.waits),
     tip: `${policy.label}: ${ratio(policy.reserved_over_requested)} of live; ${perThousand(policy.waits).toFixed(1)} host ` +
       `waits and ${perThousand(policy.stream_waits).toFixed(1)} stream waits per 1,000 allocations`}))
@@ -158,7 +158,7 @@ const addWaits = body => {
     'The library\'s own settings are joined.');
 };
 const addLatency = body => {
-  const timed = sheet.policies.filter(({latency}) => latency.length > 0);
+  const timed = analysis.policies.filter(({latency}) => latency.length > 0);
   if (timed.length === 0) return none(body, 'Operations were not timed.');
   const low = Math.min(...timed.map(({latency}) => Math.max(1, latency[0])));
   const high = Math.max(2 * low, ...timed.map(({latency}) => latency.at(-1)));
@@ -199,13 +199,13 @@ const addPolicyTables = body => {
   for (const [title, columns] of Object.entries(TABLES)) {
     const parent = title === '' ? body : make('details', body);
     if (title !== '') make('summary', parent, title);
-    addTable(parent, ['policy', ...columns.map(([heading]) => heading)], sheet.policies
+    addTable(parent, ['policy', ...columns.map(([heading]) => heading)], analysis.policies
       .filter(({ran}) => ran || title === '').map(policy => [policy.label,
         ...policy.ran ? columns.map(say(policy)) : [policy.message]]));
   }
 };
 const addFailures = body => {
-  for (const {label, failures, first_failure: first} of sheet.policies
+  for (const {label, failures, first_failure: first} of analysis.policies
     .filter(policy => policy.first_failure !== null && policy.name !== 'recorded')) {
     addCard(body, label, ` ran out of memory first at operation ${count(first.op)}: ` +
       (first.bytes === null ? 'a request of unknown size' : `a request of ${size(first.bytes)}`) +
@@ -215,11 +215,11 @@ const addFailures = body => {
   }
 };
 const addPolicies = () => {
-  const body = bodyOf('policies'), {report} = sheet;
+  const body = bodyOf('policies'), {report} = analysis;
   make('p', body, report.verdict, {className: 'verdict'});
   if (report.out_of_memory === null) addAdvice(body);
   addFailures(body);
-  if (sheet.edges.ops.length > 1) addLines(body, state.along);
+  if (analysis.edges.ops.length > 1) addLines(body, state.along);
   addPolicyTables(body);
   const waits = report.without_wait_bytes > report.bound_bytes
     ? ` None that makes neither the host nor a stream wait can hold less than ${size(report.without_wait_bytes)}.` : '';
@@ -228,8 +228,8 @@ const addPolicies = () => {
       ? 'A planner that knows the whole program was stopped at its bound of work: the trace has too many blocks.'
       : `A planner that knew the whole program could place it in ${size(report.packed_bytes)} at fixed addresses (one ` +
         'packing, first fit by size; not the least).'));
-  if (sheet.pools_note !== '') {
-    hint(body, `${sheet.pools_note}. The recording does not say when a graph was destroyed: what is kept apart stays ` +
+  if (analysis.pools_note !== '') {
+    hint(body, `${analysis.pools_note}. The recording does not say when a graph was destroyed: what is kept apart stays ` +
       'so until the end.');
   }
   for (const [title, add] of [['Reserved beyond live memory', addWaste], ['Memory against time', addTrade],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sheet's invariants: a small sheet that has something of everything is valid, and each breach
+ * The analysis's invariants: a small analysis that has something of everything is valid, and each breach
  * of a rule is found. The view of a heap: the blocks and holes are those of a byte by byte count,
  * however allocates, frees and looks follow each other.
  */
@@ -9,32 +9,32 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "report/analysis.h"
 #include "report/heapview.h"
-#include "report/sheet.h"
 #include "trace/trace/trace.h"
 
 #include "common/tool_host.h"
 
-/* --- a sheet by hand -----------------------------------------------------------------------------
+/* --- an analysis by hand -----------------------------------------------------------------------------
  */
 
 struct bed {
-    struct flw_sheet sheet;
+    struct flw_analysis analysis;
     struct flw_trace trace;
     struct flw_program program;
     struct flw_run_result result;
-    struct flw_sheet_policy policy;
+    struct flw_analysis_policy policy;
     uint64_t first_op[3], time_ns[3], band_high[2];
-    struct flw_sheet_range requested[2], block[2], reserved[2];
-    struct flw_sheet_rectangle rectangles[2];
-    struct flw_sheet_lane lanes[2];
-    struct flw_sheet_frame frame;
-    struct flw_sheet_segment segments[2];
-    struct flw_sheet_block blocks[2];
-    struct flw_sheet_holes holes[1];
-    struct flw_sheet_mark mark;
-    struct flw_sheet_owner owners[2];
-    struct flw_sheet_left left[2];
+    struct flw_analysis_range requested[2], block[2], reserved[2];
+    struct flw_analysis_rectangle rectangles[2];
+    struct flw_analysis_lane lanes[2];
+    struct flw_analysis_frame frame;
+    struct flw_analysis_segment segments[2];
+    struct flw_analysis_block blocks[2];
+    struct flw_analysis_holes holes[1];
+    struct flw_analysis_mark mark;
+    struct flw_analysis_owner owners[2];
+    struct flw_analysis_left left[2];
 };
 
 /* Two blocks of 100 and 50 bytes over four ops, in segments of 128 and 64. */
@@ -61,34 +61,34 @@ static void make_bed(struct bed *bed)
     bed->program.max_live_bytes = 150;
     bed->result.peak_requested_bytes = 150;
     bed->result.statistics.peak_reserved_bytes = 192;
-    bed->frame = (struct flw_sheet_frame){.op = 2,
-                                          .requested_bytes = 150,
-                                          .block_bytes = 168,
-                                          .reserved_bytes = 192,
-                                          .largest_hole_bytes = 16,
-                                          .hole_bytes = 24,
-                                          .hole_count = 2,
-                                          .segments = bed->segments,
-                                          .segment_count = 2,
-                                          .blocks = bed->blocks,
-                                          .block_count = 2};
-    bed->policy = (struct flw_sheet_policy){.result = &bed->result,
-                                            .has_series = true,
-                                            .requested = bed->requested,
-                                            .block = bed->block,
-                                            .reserved = bed->reserved,
-                                            .peak_block_bytes = 168,
-                                            .peak_reserved_op = 2,
-                                            .peak_requested_op = 3,
-                                            .hole_column_count = 1,
-                                            .holes = bed->holes,
-                                            .frames = &bed->frame,
-                                            .frame_count = 1,
-                                            .rectangles = bed->rectangles,
-                                            .rectangle_count = 2,
-                                            .lanes = bed->lanes,
-                                            .lane_count = 2};
-    bed->sheet = (struct flw_sheet){
+    bed->frame = (struct flw_analysis_frame){.op = 2,
+                                             .requested_bytes = 150,
+                                             .block_bytes = 168,
+                                             .reserved_bytes = 192,
+                                             .largest_hole_bytes = 16,
+                                             .hole_bytes = 24,
+                                             .hole_count = 2,
+                                             .segments = bed->segments,
+                                             .segment_count = 2,
+                                             .blocks = bed->blocks,
+                                             .block_count = 2};
+    bed->policy = (struct flw_analysis_policy){.result = &bed->result,
+                                               .has_series = true,
+                                               .requested = bed->requested,
+                                               .block = bed->block,
+                                               .reserved = bed->reserved,
+                                               .peak_block_bytes = 168,
+                                               .peak_reserved_op = 2,
+                                               .peak_requested_op = 3,
+                                               .hole_column_count = 1,
+                                               .holes = bed->holes,
+                                               .frames = &bed->frame,
+                                               .frame_count = 1,
+                                               .rectangles = bed->rectangles,
+                                               .rectangle_count = 2,
+                                               .lanes = bed->lanes,
+                                               .lane_count = 2};
+    bed->analysis = (struct flw_analysis){
         .trace = &bed->trace,
         .program = &bed->program,
         .op_count = 4,
@@ -102,50 +102,51 @@ static void make_bed(struct bed *bed)
         .band_count = {1},
         .marks = &bed->mark,
         .mark_count = 1};
-    bed->owners[0] = (struct flw_sheet_owner){.name = "a", .bytes = 100, .count = 1};
-    bed->owners[1] = (struct flw_sheet_owner){.name = "b", .bytes = 50, .count = 2};
-    bed->left[0] = (struct flw_sheet_left){.bytes = {0, 100}, .counts = {0, 1}};
-    bed->left[1] = (struct flw_sheet_left){.bytes = {20, 30}, .counts = {1, 1}};
-    bed->sheet.stretches[0] =
-        (struct flw_sheet_stretch){.end_op = 2, .left_bytes = 20, .left_count = 1};
-    bed->sheet.stretches[1] =
-        (struct flw_sheet_stretch){.end_op = 4, .left_bytes = 137, .left_count = 3};
-    bed->sheet.stretch_count = 2;
-    bed->sheet.holdings[FLW_SHEET_SURVIVORS] = (struct flw_sheet_holding){.bytes = 157,
-                                                                          .count = 4,
-                                                                          .owners = bed->owners,
-                                                                          .left = bed->left,
-                                                                          .owner_count = 2,
-                                                                          .rest_bytes = 7,
-                                                                          .rest_count = 1};
-    bed->sheet.size_count[7] = 2;
-    bed->sheet.life_count[0] = 1;
-    bed->sheet.size_life[7][0] = 1;
-    bed->sheet.temporary_count = 1;
-    bed->sheet.distinct_size_count = 2;
+    bed->owners[0] = (struct flw_analysis_owner){.name = "a", .bytes = 100, .count = 1};
+    bed->owners[1] = (struct flw_analysis_owner){.name = "b", .bytes = 50, .count = 2};
+    bed->left[0] = (struct flw_analysis_left){.bytes = {0, 100}, .counts = {0, 1}};
+    bed->left[1] = (struct flw_analysis_left){.bytes = {20, 30}, .counts = {1, 1}};
+    bed->analysis.stretches[0] =
+        (struct flw_analysis_stretch){.end_op = 2, .left_bytes = 20, .left_count = 1};
+    bed->analysis.stretches[1] =
+        (struct flw_analysis_stretch){.end_op = 4, .left_bytes = 137, .left_count = 3};
+    bed->analysis.stretch_count = 2;
+    bed->analysis.holdings[FLW_ANALYSIS_SURVIVORS] =
+        (struct flw_analysis_holding){.bytes = 157,
+                                      .count = 4,
+                                      .owners = bed->owners,
+                                      .left = bed->left,
+                                      .owner_count = 2,
+                                      .rest_bytes = 7,
+                                      .rest_count = 1};
+    bed->analysis.size_count[7] = 2;
+    bed->analysis.life_count[0] = 1;
+    bed->analysis.size_life[7][0] = 1;
+    bed->analysis.temporary_count = 1;
+    bed->analysis.distinct_size_count = 2;
 }
 
-static void a_sheet_that_agrees_with_itself_is_valid(void **state)
+static void a_analysis_that_agrees_with_itself_is_valid(void **state)
 {
     struct bed bed;
     make_bed(&bed);
-    assert_true(flw_sheet_is_valid(&bed.sheet));
-    assert_int_equal(flw_sheet_column(&bed.sheet.columns, 0), 0);
-    assert_int_equal(flw_sheet_column(&bed.sheet.columns, 1), 0);
-    assert_int_equal(flw_sheet_column(&bed.sheet.columns, 2), 1);
-    assert_int_equal(flw_sheet_column(&bed.sheet.columns, 3), 1);
-    assert_int_equal(flw_sheet_hole_end(&bed.sheet, 3, 0), 1);
-    assert_int_equal(flw_sheet_hole_end(&bed.sheet, 3, 2), 4);
+    assert_true(flw_analysis_is_valid(&bed.analysis));
+    assert_int_equal(flw_analysis_column(&bed.analysis.columns, 0), 0);
+    assert_int_equal(flw_analysis_column(&bed.analysis.columns, 1), 0);
+    assert_int_equal(flw_analysis_column(&bed.analysis.columns, 2), 1);
+    assert_int_equal(flw_analysis_column(&bed.analysis.columns, 3), 1);
+    assert_int_equal(flw_analysis_hole_end(&bed.analysis, 3, 0), 1);
+    assert_int_equal(flw_analysis_hole_end(&bed.analysis, 3, 2), 4);
 }
 
-#define EXPECT_BREACH(change)                   \
-    do {                                        \
-        struct bed bed;                         \
-        make_bed(&bed);                         \
-        change;                                 \
-        if (flw_sheet_is_valid(&bed.sheet)) {   \
-            fail_msg("not found: %s", #change); \
-        }                                       \
+#define EXPECT_BREACH(change)                       \
+    do {                                            \
+        struct bed bed;                             \
+        make_bed(&bed);                             \
+        change;                                     \
+        if (flw_analysis_is_valid(&bed.analysis)) { \
+            fail_msg("not found: %s", #change);     \
+        }                                           \
     } while (0)
 
 static void every_breach_is_found(void **state)
@@ -154,7 +155,7 @@ static void every_breach_is_found(void **state)
     EXPECT_BREACH(bed.first_op[2] = 5);
     EXPECT_BREACH(bed.first_op[1] = 0);
     EXPECT_BREACH(bed.time_ns[1] = 10);
-    EXPECT_BREACH(bed.sheet.has_times = false);
+    EXPECT_BREACH(bed.analysis.has_times = false);
     EXPECT_BREACH(bed.requested[0].low = 101);
     EXPECT_BREACH(bed.requested[1].high = 151);
     EXPECT_BREACH(bed.reserved[1].high = 191);
@@ -171,7 +172,7 @@ static void every_breach_is_found(void **state)
     EXPECT_BREACH(bed.rectangles[0].end_op = 5);
     EXPECT_BREACH(bed.lanes[1].begin = 8191);
     EXPECT_BREACH(bed.lanes[1].end = 8192);
-    EXPECT_BREACH(bed.policy.lane_count = FLW_SHEET_LANES + 1);
+    EXPECT_BREACH(bed.policy.lane_count = FLW_ANALYSIS_LANES + 1);
     EXPECT_BREACH(bed.segments[1].address = 4200);
     EXPECT_BREACH(bed.segments[1].bytes = 65);
     EXPECT_BREACH(bed.blocks[1].address = 4000);
@@ -186,21 +187,21 @@ static void every_breach_is_found(void **state)
     EXPECT_BREACH(bed.holes[0].bytes[4] = 193);
     EXPECT_BREACH(bed.band_high[1] = 149);
     EXPECT_BREACH(bed.band_high[0] = 151);
-    EXPECT_BREACH(bed.sheet.categories[0][0].at_peak_bytes = 149);
-    EXPECT_BREACH(bed.sheet.life_count[0] = 2);
-    EXPECT_BREACH(bed.sheet.temporary_count = 2);
+    EXPECT_BREACH(bed.analysis.categories[0][0].at_peak_bytes = 149);
+    EXPECT_BREACH(bed.analysis.life_count[0] = 2);
+    EXPECT_BREACH(bed.analysis.temporary_count = 2);
     EXPECT_BREACH(bed.mark.end_op = 0);
     EXPECT_BREACH(bed.owners[1].bytes = 49);
     EXPECT_BREACH(bed.owners[1].count = 3);
     EXPECT_BREACH(bed.owners[0].bytes = 49);
     EXPECT_BREACH(bed.left[1].bytes[0] = 21);
     EXPECT_BREACH(bed.left[0].counts[0] = 1);
-    EXPECT_BREACH(bed.sheet.stretches[0].left_bytes = 21);
-    EXPECT_BREACH(bed.sheet.stretches[1].left_count = 2);
-    EXPECT_BREACH(bed.sheet.stretches[1].end_op = 5);
-    EXPECT_BREACH(bed.sheet.stretches[0].end_op = 5);
-    EXPECT_BREACH(bed.sheet.holdings[FLW_SHEET_SURVIVORS].rest_bytes = 8);
-    EXPECT_BREACH(bed.sheet.holdings[FLW_SHEET_AT_END].bytes = 1);
+    EXPECT_BREACH(bed.analysis.stretches[0].left_bytes = 21);
+    EXPECT_BREACH(bed.analysis.stretches[1].left_count = 2);
+    EXPECT_BREACH(bed.analysis.stretches[1].end_op = 5);
+    EXPECT_BREACH(bed.analysis.stretches[0].end_op = 5);
+    EXPECT_BREACH(bed.analysis.holdings[FLW_ANALYSIS_SURVIVORS].rest_bytes = 8);
+    EXPECT_BREACH(bed.analysis.holdings[FLW_ANALYSIS_AT_END].bytes = 1);
 }
 
 /* --- the view of a heap --------------------------------------------------------------------------
@@ -249,7 +250,7 @@ static void take_back(struct heap *heap, size_t block)
 /* Three segments, the second and third side by side: a hole does not cross from one to the other. */
 static void make_segments(struct heap *heap, struct flw_heapview *view)
 {
-    static const struct flw_sheet_segment segments[] = {
+    static const struct flw_analysis_segment segments[] = {
         {.address = HEAP_BEGIN + 100, .bytes = 900},
         {.address = HEAP_BEGIN + 2000, .bytes = 500},
         {.address = HEAP_BEGIN + 2500, .bytes = 1500}};
@@ -262,7 +263,7 @@ static void make_segments(struct heap *heap, struct flw_heapview *view)
 
 static void expect_same(const struct heap *heap, struct flw_heapview *view)
 {
-    struct flw_sheet_holes holes;
+    struct flw_analysis_holes holes;
     uint64_t count = 0, total = 0, largest = 0, run = 0;
     flw_heapview_look(view);
     flw_heapview_measure(view, &holes);
@@ -314,7 +315,7 @@ static void holes_are_those_of_a_byte_by_byte_count(void **state)
 
 static void a_frame_keeps_the_largest_blocks(void **state)
 {
-    size_t count = FLW_SHEET_RECTANGLES + 500;
+    size_t count = FLW_ANALYSIS_RECTANGLES + 500;
     struct flw_trace_block *blocks = calloc(count, sizeof *blocks);
     uint64_t *addresses = calloc(count, sizeof *addresses);
     assert_non_null(blocks);
@@ -327,9 +328,9 @@ static void a_frame_keeps_the_largest_blocks(void **state)
         flw_heapview_add(&view, (uint32_t)i);
     }
     flw_heapview_look(&view);
-    struct flw_sheet_frame frame = {0};
+    struct flw_analysis_frame frame = {0};
     flw_heapview_copy(&view, &frame);
-    assert_int_equal(frame.block_count, FLW_SHEET_RECTANGLES);
+    assert_int_equal(frame.block_count, FLW_ANALYSIS_RECTANGLES);
     assert_int_equal(frame.left_out_count, 500);
     /* 205 each of the sizes 1 and 2, and the rest of 3: those below 3 are gone, 90 of 3 too. */
     size_t small_count = 0;
@@ -339,16 +340,16 @@ static void a_frame_keeps_the_largest_blocks(void **state)
         small_count += frame.blocks[i].requested_bytes == 3;
     }
     assert_int_equal(small_count, 205 - 90);
-    struct flw_sheet sheet = {0};
-    struct flw_sheet_policy *policy = flw_host_alloc(1, sizeof *policy);
+    struct flw_analysis analysis = {0};
+    struct flw_analysis_policy *policy = flw_host_alloc(1, sizeof *policy);
     policy->frames = flw_host_alloc(1, sizeof frame);
     policy->frames[0] = frame;
     policy->frame_count = 1;
-    sheet.policies = policy;
-    sheet.policy_count = 1;
-    flw_sheet_shrink(&sheet);
+    analysis.policies = policy;
+    analysis.policy_count = 1;
+    flw_analysis_shrink(&analysis);
     assert_int_equal(policy->frames[0].left_out_count, count);
-    flw_sheet_finish(&sheet);
+    flw_analysis_finish(&analysis);
     flw_heapview_finish(&view);
     free(blocks);
     free(addresses);
@@ -356,18 +357,18 @@ static void a_frame_keeps_the_largest_blocks(void **state)
 
 static void sizes_fall_into_bins_by_powers_of_two(void **state)
 {
-    assert_int_equal(flw_sheet_size_bin(1), 0);
-    assert_int_equal(flw_sheet_size_bin(2), 1);
-    assert_int_equal(flw_sheet_size_bin(3), 2);
-    assert_int_equal(flw_sheet_size_bin(4), 2);
-    assert_int_equal(flw_sheet_size_bin(5), 3);
-    assert_int_equal(flw_sheet_size_bin(UINT64_MAX), FLW_SHEET_SIZE_BINS - 1);
+    assert_int_equal(flw_analysis_size_bin(1), 0);
+    assert_int_equal(flw_analysis_size_bin(2), 1);
+    assert_int_equal(flw_analysis_size_bin(3), 2);
+    assert_int_equal(flw_analysis_size_bin(4), 2);
+    assert_int_equal(flw_analysis_size_bin(5), 3);
+    assert_int_equal(flw_analysis_size_bin(UINT64_MAX), FLW_ANALYSIS_SIZE_BINS - 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sheet_that_agrees_with_itself_is_valid),
+        cmocka_unit_test(a_analysis_that_agrees_with_itself_is_valid),
         cmocka_unit_test(every_breach_is_found),
         cmocka_unit_test(holes_are_those_of_a_byte_by_byte_count),
         cmocka_unit_test(a_frame_keeps_the_largest_blocks),

@@ -100,10 +100,10 @@ static enum flw_stats_file_state take_bulletin(struct flw_stats_file_reader *rea
     return state;
 }
 
-static void adopt_pool(struct flw_top_look *look, unsigned copy,
+static void adopt_pool(struct flw_top_snapshot *snapshot, unsigned copy,
                        struct flw_stats_page_pool *stats_page)
 {
-    struct flw_top_pool *pool = &look->pools[look->pool_count++];
+    struct flw_top_pool *pool = &snapshot->pools[snapshot->pool_count++];
     unsigned long long number = stats_page->value[FLW_VALUE_number];
     pool->stats_page = stats_page;
     if (copy == 0) {
@@ -121,31 +121,31 @@ static void adopt_pool(struct flw_top_look *look, unsigned copy,
     }
 }
 
-/* Complete a look from the stats pages. */
-static void adopt(struct flw_top_look *look)
+/* Complete a snapshot from the stats pages. */
+static void adopt(struct flw_top_snapshot *snapshot)
 {
     size_t capacity = 0;
     for (unsigned copy = 0; copy < FLW_STATS_FILE_COPIES; copy++) {
-        struct flw_stats_page *stats_page = &look->stats_pages[copy];
-        if (look->name[0] == '\0') {
-            memcpy(look->name, stats_page->name, sizeof look->name);
-            make_printable(look->name);
-            look->clock_ns = stats_page->clock_ns;
+        struct flw_stats_page *stats_page = &snapshot->stats_pages[copy];
+        if (snapshot->name[0] == '\0') {
+            memcpy(snapshot->name, stats_page->name, sizeof snapshot->name);
+            make_printable(snapshot->name);
+            snapshot->clock_ns = stats_page->clock_ns;
         }
-        look->pool_total += stats_page->pool_total;
-        FLW_HOST_GROW(look->pools, capacity, look->pool_count + stats_page->pool_count + 1);
+        snapshot->pool_total += stats_page->pool_total;
+        FLW_HOST_GROW(snapshot->pools, capacity, snapshot->pool_count + stats_page->pool_count + 1);
         for (uint32_t i = 0; i < stats_page->pool_count; i++) {
-            adopt_pool(look, copy, &stats_page->pools[i]);
+            adopt_pool(snapshot, copy, &stats_page->pools[i]);
         }
     }
 }
 
-static void drop(struct flw_top_look *look)
+static void drop(struct flw_top_snapshot *snapshot)
 {
     for (unsigned copy = 0; copy < FLW_STATS_FILE_COPIES; copy++) {
-        flw_stats_page_drop(&look->stats_pages[copy]);
+        flw_stats_page_drop(&snapshot->stats_pages[copy]);
     }
-    flw_host_free(look->pools);
+    flw_host_free(snapshot->pools);
 }
 
 /* The stats files of a directory. */
@@ -156,13 +156,13 @@ struct names {
 
 /* Look at a process. Returns false if there is nothing to show: nothing is held, the message is the reason, and
  * *out_ended is true if the process has ended. */
-static bool take(struct flw_top_look *look, const char *directory, const struct names *names,
-                 pid_t process, char *message, bool *out_ended)
+static bool take(struct flw_top_snapshot *snapshot, const char *directory,
+                 const struct names *names, pid_t process, char *message, bool *out_ended)
 {
     enum flw_stats_file_state state = FLW_STATS_FILE_OK;
     struct flw_stats_file_reader reader = {0};
     bool has_board = false, is_gone = false, is_any = false;
-    *look = (struct flw_top_look){.process = process};
+    *snapshot = (struct flw_top_snapshot){.process = process};
     for (size_t i = 0; i < names->count && (state == FLW_STATS_FILE_OK || is_gone); i++) {
         const struct flw_stats_file_name *name = &names->list[i];
         struct flw_stats_page stats_page;
@@ -173,12 +173,12 @@ static bool take(struct flw_top_look *look, const char *directory, const struct 
         state = take_bulletin(&reader, directory, name, &stats_page);
         is_gone = state == FLW_STATS_FILE_ABSENT || state == FLW_STATS_FILE_STALE;
         if (state == FLW_STATS_FILE_OK) {
-            look->stats_pages[name->copy] = stats_page;
+            snapshot->stats_pages[name->copy] = stats_page;
             is_any = true;
         }
     }
     if (is_any && (state == FLW_STATS_FILE_OK || is_gone)) {
-        adopt(look);
+        adopt(snapshot);
         return true;
     }
     if (has_board) {
@@ -186,7 +186,7 @@ static bool take(struct flw_top_look *look, const char *directory, const struct 
     } else {
         explain_absent(message, directory, process);
     }
-    drop(look);
+    drop(snapshot);
     *out_ended = !has_board || is_gone;
     return false;
 }
@@ -226,34 +226,36 @@ static pid_t *list_processes(struct names *names, size_t *out_count, uint32_t *o
     return processes;
 }
 
-void flw_top_looks_drop(struct flw_top_looks *all)
+void flw_top_snapshots_drop(struct flw_top_snapshots *all)
 {
     for (size_t i = 0; i < all->count; i++) {
-        drop(&all->looks[i]);
+        drop(&all->snapshots[i]);
     }
-    flw_host_free(all->looks);
-    *all = (struct flw_top_looks){0};
+    flw_host_free(all->snapshots);
+    *all = (struct flw_top_snapshots){0};
 }
 
-const struct flw_top_look *flw_top_looks_find(const struct flw_top_looks *all, pid_t process)
+const struct flw_top_snapshot *flw_top_snapshots_find(const struct flw_top_snapshots *all,
+                                                      pid_t process)
 {
     for (size_t i = 0; i < all->count; i++) {
-        if (all->looks[i].process == process) {
-            return &all->looks[i];
+        if (all->snapshots[i].process == process) {
+            return &all->snapshots[i];
         }
     }
     return NULL;
 }
 
-/* Look at processes. Leave out a process that has ended. Any other failure ends the look if `is_named`, and becomes the
+/* Take snapshots of processes. Leave out a process that has ended. Any other failure ends the call if `is_named`, and becomes the
  * note if not. */
-static bool take_all(struct flw_top_looks *all, const char *directory, const struct names *names,
-                     const pid_t *processes, size_t count, bool is_named, char *message)
+static bool take_all(struct flw_top_snapshots *all, const char *directory,
+                     const struct names *names, const pid_t *processes, size_t count, bool is_named,
+                     char *message)
 {
-    all->looks = flw_host_alloc(count, sizeof *all->looks);
+    all->snapshots = flw_host_alloc(count, sizeof *all->snapshots);
     for (size_t i = 0; i < count; i++) {
         bool is_ended = false;
-        if (take(&all->looks[all->count], directory, names, processes[i], message, &is_ended)) {
+        if (take(&all->snapshots[all->count], directory, names, processes[i], message, &is_ended)) {
             all->count++;
         } else if (!is_ended && is_named) {
             return false;
@@ -264,10 +266,10 @@ static bool take_all(struct flw_top_looks *all, const char *directory, const str
     return true;
 }
 
-bool flw_top_looks_next(struct flw_top_looks *now, struct flw_top_looks *before,
-                        const struct flw_top_settings *settings, char *message, bool *out_ended)
+bool flw_top_snapshots_next(struct flw_top_snapshots *now, struct flw_top_snapshots *before,
+                            const struct flw_top_settings *settings, char *message, bool *out_ended)
 {
-    struct flw_top_looks all = {0};
+    struct flw_top_snapshots all = {0};
     struct names names = {0};
     size_t count = settings->process_count;
     *out_ended = false;
@@ -284,10 +286,10 @@ bool flw_top_looks_next(struct flw_top_looks *now, struct flw_top_looks *before,
     flw_host_free(found);
     flw_host_free(names.list);
     if (!is_ok || *out_ended) {
-        flw_top_looks_drop(&all);
+        flw_top_snapshots_drop(&all);
         return false;
     }
-    flw_top_looks_drop(before);
+    flw_top_snapshots_drop(before);
     *before = *now;
     *now = all;
     return true;

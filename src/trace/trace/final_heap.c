@@ -2,7 +2,7 @@
  *
  * Owns: walking a trace to the end.
  */
-#include "trace/trace/remains.h"
+#include "trace/trace/final_heap.h"
 
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 #define FIRST_ADDRESS     (UINT64_C(2) << 20)
 #define ADDRESS_LAST_ROOM (UINT64_C(1) << 63)
 
-uint64_t flw_remains_round(uint64_t bytes)
+uint64_t flw_final_heap_round(uint64_t bytes)
 {
     if (bytes > UINT64_MAX - ROUND_BYTES) {
         return bytes;
@@ -23,12 +23,12 @@ uint64_t flw_remains_round(uint64_t bytes)
 }
 
 /* Set the addresses: the recorded ones, else consecutive ones that are never reused. */
-static bool place_blocks(struct flw_remains *remains, const struct flw_trace *trace)
+static bool place_blocks(struct flw_final_heap *heap, const struct flw_trace *trace)
 {
     uint64_t next = FIRST_ADDRESS;
     for (size_t i = 0; i < trace->block_count; i++) {
-        remains->addresses[i] = trace->has_addresses ? trace->blocks[i].address : next;
-        uint64_t bytes = flw_remains_round(trace->blocks[i].size_bytes);
+        heap->addresses[i] = trace->has_addresses ? trace->blocks[i].address : next;
+        uint64_t bytes = flw_final_heap_round(trace->blocks[i].size_bytes);
         if (!trace->has_addresses &&
             (__builtin_add_overflow(next, bytes, &next) || next > ADDRESS_LAST_ROOM)) {
             return false;
@@ -60,18 +60,18 @@ static void leave_place(const struct flw_trace *trace, struct flw_addressmap *pl
     }
 }
 
-static bool walk_event(const struct flw_remains *remains, const struct flw_trace *trace, size_t i,
+static bool walk_event(const struct flw_final_heap *heap, const struct flw_trace *trace, size_t i,
                        struct places *places)
 {
     const struct flw_trace_event *event = &trace->events[i];
     switch (event->op) {
     case FLW_TRACE_ALLOC:
-        return flw_addressmap_put(&places->blocks, remains->addresses[event->block],
+        return flw_addressmap_put(&places->blocks, heap->addresses[event->block],
                                   (uint32_t)(trace->initial_count + i));
     case FLW_TRACE_FREE:
     case FLW_TRACE_FREE_DONE:
-        if (event->op == FLW_TRACE_FREE_DONE || !remains->has_done) {
-            leave_place(trace, &places->blocks, remains->addresses[event->block], event->block);
+        if (event->op == FLW_TRACE_FREE_DONE || !heap->has_done) {
+            leave_place(trace, &places->blocks, heap->addresses[event->block], event->block);
         }
         return true;
     case FLW_TRACE_SEGMENT_ALLOC:
@@ -87,48 +87,48 @@ static bool walk_event(const struct flw_remains *remains, const struct flw_trace
     }
 }
 
-static bool walk(const struct flw_remains *remains, const struct flw_trace *trace,
+static bool walk(const struct flw_final_heap *heap, const struct flw_trace *trace,
                  struct places *places)
 {
     size_t most =
         trace->initial_count > trace->segment_count ? trace->initial_count : trace->segment_count;
     bool has_memory = trace->event_count < FLW_ADDRESSMAP_ABSENT - most;
     for (size_t i = 0; has_memory && i < trace->initial_count; i++) {
-        has_memory = flw_addressmap_put(&places->blocks, remains->addresses[i], (uint32_t)i);
+        has_memory = flw_addressmap_put(&places->blocks, heap->addresses[i], (uint32_t)i);
     }
     for (size_t i = 0; has_memory && i < trace->segment_count; i++) {
         has_memory = flw_addressmap_put(&places->segments, trace->segments[i].address, (uint32_t)i);
     }
     for (size_t i = 0; has_memory && i < trace->event_count; i++) {
-        has_memory = walk_event(remains, trace, i, places);
+        has_memory = walk_event(heap, trace, i, places);
     }
     return has_memory;
 }
 
 /* ---- blocks ---- */
 
-static bool find_blocks(struct flw_remains *remains, const struct flw_trace *trace,
+static bool find_blocks(struct flw_final_heap *heap, const struct flw_trace *trace,
                         const struct flw_addressmap *places)
 {
-    remains->blocks = calloc(places->used_count + 1, sizeof(*remains->blocks));
-    if (remains->blocks == NULL) {
+    heap->blocks = calloc(places->used_count + 1, sizeof(*heap->blocks));
+    if (heap->blocks == NULL) {
         return false;
     }
     for (size_t i = 0; i < places->slot_count; i++) {
         uint32_t record = places->slots[i].value;
         if (record != FLW_ADDRESSMAP_ABSENT) {
-            remains->blocks[remains->block_count++] = (struct flw_remains_block){
+            heap->blocks[heap->block_count++] = (struct flw_final_heap_block){
                 places->slots[i].key, block_of(trace, record), flw_trace_pool(trace, record),
                 flw_trace_stack(trace, record)};
         }
     }
-    qsort(remains->blocks, remains->block_count, sizeof(*remains->blocks), flw_compare_u64);
+    qsort(heap->blocks, heap->block_count, sizeof(*heap->blocks), flw_compare_u64);
     return true;
 }
 
-size_t flw_remains_find(const struct flw_remains *remains, uint64_t address)
+size_t flw_final_heap_find(const struct flw_final_heap *heap, uint64_t address)
 {
-    return flw_count_below(remains->blocks, remains->block_count, sizeof *remains->blocks, address);
+    return flw_count_below(heap->blocks, heap->block_count, sizeof *heap->blocks, address);
 }
 
 /* ---- segments ---- */
@@ -163,7 +163,7 @@ static bool turn_around(const struct flw_trace *trace, struct flw_build *build)
     return has_memory;
 }
 
-static bool find_recorded_segments(struct flw_remains *remains, const struct flw_trace *trace)
+static bool find_recorded_segments(struct flw_final_heap *heap, const struct flw_trace *trace)
 {
     struct flw_history history = {0};
     struct flw_build build;
@@ -171,26 +171,25 @@ static bool find_recorded_segments(struct flw_remains *remains, const struct flw
     if (has_memory) {
         has_memory = turn_around(trace, &build) && flw_history_resolve(&history, &build);
         struct flw_trace *end = build.trace;
-        remains->segments = end->segments;
-        remains->segment_count = end->segment_count;
+        heap->segments = end->segments;
+        heap->segment_count = end->segment_count;
         end->segments = NULL;
         end->segment_count = 0;
         flw_build_finish(&build);
     }
-    if (remains->segment_count > 0) {
-        qsort(remains->segments, remains->segment_count, sizeof(*remains->segments),
-              flw_compare_u64);
+    if (heap->segment_count > 0) {
+        qsort(heap->segments, heap->segment_count, sizeof(*heap->segments), flw_compare_u64);
     }
     return has_memory;
 }
 
 /* Set each segment's stack: that of the last recorded allocation at the segment's address, else that of the start. */
-static void set_segment_stacks(struct flw_remains *remains, const struct flw_trace *trace,
+static void set_segment_stacks(struct flw_final_heap *heap, const struct flw_trace *trace,
                                const struct flw_addressmap *places)
 {
-    for (size_t i = 0; i < remains->segment_count; i++) {
-        uint32_t place = flw_addressmap_find(places, remains->segments[i].address);
-        remains->segments[i].stack =
+    for (size_t i = 0; i < heap->segment_count; i++) {
+        uint32_t place = flw_addressmap_find(places, heap->segments[i].address);
+        heap->segments[i].stack =
             place == FLW_ADDRESSMAP_ABSENT ? 0
             : place < trace->segment_count
                 ? trace->segments[place].stack
@@ -209,87 +208,87 @@ static bool segments_are_usable(const struct flw_trace *trace)
 }
 
 /* True if each block of the end is in one segment of its stream, and no segments overlap. */
-static bool segments_hold_blocks(const struct flw_remains *remains, const struct flw_trace *trace)
+static bool segments_hold_blocks(const struct flw_final_heap *heap, const struct flw_trace *trace)
 {
     size_t held = 0;
-    for (size_t i = 0; i < remains->segment_count; i++) {
-        const struct flw_trace_segment *segment = &remains->segments[i];
+    for (size_t i = 0; i < heap->segment_count; i++) {
+        const struct flw_trace_segment *segment = &heap->segments[i];
         uint64_t end = segment->address + segment->size_bytes;
-        if (i + 1 < remains->segment_count && end > segment[1].address) {
+        if (i + 1 < heap->segment_count && end > segment[1].address) {
             return false;
         }
-        size_t at = flw_remains_find(remains, segment->address);
-        for (; at < remains->block_count && remains->blocks[at].address < end; at++) {
-            const struct flw_trace_block *block = &trace->blocks[remains->blocks[at].block];
+        size_t at = flw_final_heap_find(heap, segment->address);
+        for (; at < heap->block_count && heap->blocks[at].address < end; at++) {
+            const struct flw_trace_block *block = &trace->blocks[heap->blocks[at].block];
             held += block->stream == segment->stream &&
-                    block->size_bytes <= end - remains->blocks[at].address;
+                    block->size_bytes <= end - heap->blocks[at].address;
         }
     }
-    return held == remains->block_count;
+    return held == heap->block_count;
 }
 
 /* Make one segment per block. */
-static bool make_segments(struct flw_remains *remains, const struct flw_trace *trace)
+static bool make_segments(struct flw_final_heap *heap, const struct flw_trace *trace)
 {
-    free(remains->segments);
-    remains->segments = calloc(remains->block_count + 1, sizeof(*remains->segments));
-    remains->segment_count = 0;
-    if (remains->segments == NULL) {
+    free(heap->segments);
+    heap->segments = calloc(heap->block_count + 1, sizeof(*heap->segments));
+    heap->segment_count = 0;
+    if (heap->segments == NULL) {
         return false;
     }
-    for (size_t i = 0; i < remains->block_count; i++) {
-        const struct flw_trace_block *block = &trace->blocks[remains->blocks[i].block];
-        uint64_t bytes = flw_remains_round(block->size_bytes);
-        if (bytes > UINT64_MAX - remains->blocks[i].address) {
+    for (size_t i = 0; i < heap->block_count; i++) {
+        const struct flw_trace_block *block = &trace->blocks[heap->blocks[i].block];
+        uint64_t bytes = flw_final_heap_round(block->size_bytes);
+        if (bytes > UINT64_MAX - heap->blocks[i].address) {
             bytes = block->size_bytes;
         }
-        remains->segments[remains->segment_count++] = (struct flw_trace_segment){
-            .address = remains->blocks[i].address,
+        heap->segments[heap->segment_count++] = (struct flw_trace_segment){
+            .address = heap->blocks[i].address,
             .size_bytes = bytes,
             .stream = block->stream,
             .is_large = block->size_bytes > LARGE_BYTES,
-            .pool = remains->blocks[i].pool,
+            .pool = heap->blocks[i].pool,
         };
     }
     return true;
 }
 
-static bool find_segments(struct flw_remains *remains, const struct flw_trace *trace,
+static bool find_segments(struct flw_final_heap *heap, const struct flw_trace *trace,
                           const struct flw_addressmap *places)
 {
     if (segments_are_usable(trace)) {
-        if (!find_recorded_segments(remains, trace)) {
+        if (!find_recorded_segments(heap, trace)) {
             return false;
         }
-        set_segment_stacks(remains, trace, places);
-        remains->has_recorded_segments = segments_hold_blocks(remains, trace);
+        set_segment_stacks(heap, trace, places);
+        heap->has_recorded_segments = segments_hold_blocks(heap, trace);
     }
-    return remains->has_recorded_segments || make_segments(remains, trace);
+    return heap->has_recorded_segments || make_segments(heap, trace);
 }
 
-bool flw_remains_init(struct flw_remains *remains, const struct flw_trace *trace)
+bool flw_final_heap_init(struct flw_final_heap *heap, const struct flw_trace *trace)
 {
     struct places places = {0};
-    *remains = (struct flw_remains){0};
-    remains->addresses = calloc(trace->block_count + 1, sizeof(*remains->addresses));
+    *heap = (struct flw_final_heap){0};
+    heap->addresses = calloc(trace->block_count + 1, sizeof(*heap->addresses));
     for (size_t i = 0; i < trace->event_count; i++) {
-        remains->has_done |= trace->events[i].op == FLW_TRACE_FREE_DONE;
+        heap->has_done |= trace->events[i].op == FLW_TRACE_FREE_DONE;
     }
-    bool is_done = remains->addresses != NULL && place_blocks(remains, trace) &&
-                   walk(remains, trace, &places) && find_blocks(remains, trace, &places.blocks) &&
-                   find_segments(remains, trace, &places.segments);
+    bool is_done = heap->addresses != NULL && place_blocks(heap, trace) &&
+                   walk(heap, trace, &places) && find_blocks(heap, trace, &places.blocks) &&
+                   find_segments(heap, trace, &places.segments);
     flw_addressmap_finish(&places.blocks);
     flw_addressmap_finish(&places.segments);
     if (!is_done) {
-        flw_remains_finish(remains);
+        flw_final_heap_finish(heap);
     }
     return is_done;
 }
 
-void flw_remains_finish(struct flw_remains *remains)
+void flw_final_heap_finish(struct flw_final_heap *heap)
 {
-    free(remains->addresses);
-    free(remains->blocks);
-    free(remains->segments);
-    *remains = (struct flw_remains){0};
+    free(heap->addresses);
+    free(heap->blocks);
+    free(heap->segments);
+    *heap = (struct flw_final_heap){0};
 }

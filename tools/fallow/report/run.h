@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the work of `fallow report` after the options are read: finding the files, a sheet for each, their output
+ * Owns: the work of `fallow report` after the options are read: finding the files, an analysis for each, their output
  * (output.c), and the thresholds.
  */
-#ifndef FLW_TOOL_REPORT_WORK_H
-#define FLW_TOOL_REPORT_WORK_H
+#ifndef FLW_TOOL_REPORT_RUN_H
+#define FLW_TOOL_REPORT_RUN_H
 
 #include "trace/io/output.h"
 
 #include "common/draft.h"
 #include "policies/plan.h"
+#include "report/analysis.h"
 #include "report/baseline.h"
 #include "report/job.h"
 #include "report/owner.h"
-#include "report/sheet.h"
 
 /* Outputs, each chosen by an option. From CSV on, a report of one trace only. */
 enum flw_report_output {
@@ -35,7 +35,7 @@ struct flw_report_options {
     struct flw_owner_rule rule;
     const char *outputs[FLW_REPORT_OUTPUTS]; /* paths; NULL: not requested */
     const char *baseline_path;               /* NULL: none */
-    enum flw_sheet_moment folded_at;
+    enum flw_analysis_moment folded_at;
     struct flw_draft
         *json_draft; /* receives the JSON, which the caller frees, instead of printing; or NULL */
     uint64_t max_reserved_bytes; /* 0: no threshold */
@@ -56,7 +56,7 @@ static inline int flw_report_stdout_count(const struct flw_report_options *optio
 }
 
 /* Run the report. Returns an enum flw_exit. */
-int flw_report_work(const struct flw_report_options *options);
+int flw_report_run(const struct flw_report_options *options);
 
 /* Functions of output.c. Each returns false after printing a message. */
 
@@ -70,22 +70,23 @@ bool flw_report_spares(const struct flw_report_options *options, const char *tra
 /* True if this trace is one of the outputs. Prints no message. */
 bool flw_report_is_output(const struct flw_report_options *options, const char *path);
 
-/* Write the outputs that need the whole sheet: the formats of other tools and the page of one trace. `place` counts
+/* Write the outputs that need the whole analysis: the formats of other tools and the page of one trace. `place` counts
  * from 0 if there are several; `others`: as for flw_page_write. */
-bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
-                          bool has_several, size_t place, const char *others);
+bool flw_report_write_one(const struct flw_report_options *options,
+                          const struct flw_analysis *analysis, bool has_several, size_t place,
+                          const char *others);
 /* True if --json is the file of --baseline, which is replaced only after the thresholds are checked. */
 bool flw_report_replaces_baseline(const struct flw_report_options *options);
 
-/* Write the text, the landing page and, into the draft `json`, the JSON. `has_several`: write a table of all sheets;
- * else show the first sheet, and the others are devices of the same file. `job`: the job of the ranks in the sheets;
+/* Write the text, the landing page and, into the draft `json`, the JSON. `has_several`: write a table of all analyses;
+ * else show the first analysis, and the others are devices of the same file. `job`: the job of the ranks in the analyses;
  * NULL if there is none. */
-bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count, bool has_several, const struct flw_job *job,
-                          struct flw_draft *json);
-/* Check the thresholds. `baseline`: NULL, or the reference for the JSON of these sheets in the draft. */
-bool flw_report_is_within(const struct flw_report_options *options, const struct flw_sheet *sheets,
-                          size_t count, const struct flw_json_tree *baseline,
-                          struct flw_draft *json);
+bool flw_report_write_all(const struct flw_report_options *options,
+                          const struct flw_analysis *analyses, size_t count, bool has_several,
+                          const struct flw_job *job, struct flw_draft *json);
+/* Check the thresholds. `baseline`: NULL, or the reference for the JSON of these analyses in the draft. */
+bool flw_report_is_within(const struct flw_report_options *options,
+                          const struct flw_analysis *analyses, size_t count,
+                          const struct flw_json_tree *baseline, struct flw_draft *json);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/work.h"
+#include "report/run.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -33,14 +33,14 @@ struct work {
     const struct flw_report_options *options;
     struct job *jobs;
     size_t job_count, job_capacity;
-    struct flw_sheet *sheets; /* shrunk if there are several jobs */
-    size_t sheet_count, sheet_capacity;
+    struct flw_analysis *analyses; /* shrunk if there are several jobs */
+    size_t analysis_count, analysis_capacity;
     size_t place;                  /* index of the job */
     struct flw_job ranks;          /* used for several files, or records of ranks */
     struct flw_json_tree baseline; /* read before any output is written */
     struct flw_draft others;       /* the page's data of devices that are not shown at first */
     struct flw_draft own_json;
-    struct flw_draft *json; /* JSON of all sheets; not begun if not requested */
+    struct flw_draft *json; /* JSON of all analyses; not begun if not requested */
     struct flw_device device;
     bool has_device; /* the device is open, because a trace was replayed */
     int code;
@@ -163,34 +163,34 @@ static bool open_device(struct work *work)
 }
 
 static bool collect(struct work *work, const struct flw_plan_lag *lag, bool replays,
-                    struct flw_sheet *sheet)
+                    struct flw_analysis *analysis)
 {
     const struct flw_report_options *options = work->options;
     char message[FLW_RUN_MESSAGE_BYTES];
     struct flw_run_setup run = {.device = &work->device,
-                                .trace = sheet->trace,
-                                .program = sheet->program,
-                                .device_bytes = flw_plan_device_bytes(sheet->trace),
+                                .trace = analysis->trace,
+                                .program = analysis->program,
+                                .device_bytes = flw_plan_device_bytes(analysis->trace),
                                 .limit_bytes = options->plan.limit_bytes,
                                 .lag_units = lag->units,
                                 .pass_count = 1,
                                 .checks = true,
                                 .times = options->times};
-    struct flw_sheet_setup setup = {.run = &run,
-                                    .policies = options->plan.policies.list,
-                                    .policy_count = replays ? options->plan.policies.count : 0,
-                                    .rule = &options->rule,
-                                    .is_by_time = lag->is_by_time,
-                                    .are_policies_named = options->plan.policies.are_named,
-                                    .on_progress = show_progress,
-                                    .context = work};
-    bool is_done = flw_sheet_collect(&setup, sheet, message);
+    struct flw_analysis_setup setup = {.run = &run,
+                                       .policies = options->plan.policies.list,
+                                       .policy_count = replays ? options->plan.policies.count : 0,
+                                       .rule = &options->rule,
+                                       .is_by_time = lag->is_by_time,
+                                       .are_policies_named = options->plan.policies.are_named,
+                                       .on_progress = show_progress,
+                                       .context = work};
+    bool is_done = flw_analysis_collect(&setup, analysis, message);
     flw_progress_hide();
     if (!is_done) {
         return flw_complain("%s", message);
     }
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        if (!flw_plan_complain(sheet->policies[i].result)) {
+    for (size_t i = 0; i < analysis->policy_count; i++) {
+        if (!flw_plan_complain(analysis->policies[i].result)) {
             work->code = FLW_EXIT_FAILED;
         }
     }
@@ -207,12 +207,12 @@ static uint64_t number_of(const struct work *work, const char *path)
 }
 
 /* Add the record of a rank. Returns false if the whole report fails. */
-static bool add_rank(struct work *work, const struct flw_sheet *sheet)
+static bool add_rank(struct work *work, const struct flw_analysis *analysis)
 {
     const struct job *job = &work->jobs[work->place];
     struct flw_rank rank;
     const char *wrong =
-        flw_rank_make(&rank, sheet, number_of(work, job->path), work->options->plan.limit_bytes);
+        flw_rank_make(&rank, analysis, number_of(work, job->path), work->options->plan.limit_bytes);
     if (wrong == NULL) {
         flw_job_add(&work->ranks, &rank);
         return true;
@@ -223,11 +223,11 @@ static bool add_rank(struct work *work, const struct flw_sheet *sheet)
     return !work->options->writes_lines || job->is_found;
 }
 
-/* Append an empty sheet and return the index. */
+/* Append an empty analysis and return the index. */
 static size_t add_slot(struct work *work)
 {
-    FLW_HOST_GROW(work->sheets, work->sheet_capacity, work->sheet_count + 1);
-    return work->sheet_count++;
+    FLW_HOST_GROW(work->analyses, work->analysis_capacity, work->analysis_count + 1);
+    return work->analysis_count++;
 }
 
 /* True if a threshold or the JSON needs the policies of devices that are not shown. */
@@ -239,62 +239,63 @@ static bool compares_all(const struct work *work)
            !isinf(options->max_fragmentation);
 }
 
-/* Write the output that needs one whole sheet: of the device that is shown, or of each row of a table. */
-static bool write_sheet(struct work *work, size_t slot)
+/* Write the output that needs one whole analysis: of the device that is shown, or of each row of a table. */
+static bool write_analysis(struct work *work, size_t slot)
 {
     const struct flw_report_options *options = work->options;
-    const struct flw_sheet *sheet = &work->sheets[slot];
+    const struct flw_analysis *analysis = &work->analyses[slot];
     bool has_several = work->job_count > 1;
-    if ((has_several || options->writes_lines) && !add_rank(work, sheet)) {
+    if ((has_several || options->writes_lines) && !add_rank(work, analysis)) {
         return false;
     }
-    if (sheet->is_other && !has_several) {
+    if (analysis->is_other && !has_several) {
         if (options->outputs[FLW_REPORT_HTML] != NULL) {
             fputc(',', work->others.file);
-            flw_page_write_data(sheet, work->others.file);
+            flw_page_write_data(analysis, work->others.file);
         }
         return true;
     }
     bool is_known = fflush(work->others.file) == 0; /* fails if host memory ran out */
-    return is_known && flw_report_write_one(options, sheet, has_several, slot, work->others.text) &&
+    return is_known &&
+           flw_report_write_one(options, analysis, has_several, slot, work->others.text) &&
            (has_several || options->writes_lines ||
-            flw_report_write_all(options, work->sheets, work->sheet_count, false, NULL,
+            flw_report_write_all(options, work->analyses, work->analysis_count, false, NULL,
                                  work->json));
 }
 
-/* Fill sheet number `slot`, which owns `trace` from then on. `others`: the devices that are not shown; NULL if `trace` is
+/* Fill analysis number `slot`, which owns `trace` from then on. `others`: the devices that are not shown; NULL if `trace` is
  * of such a device. */
 static bool report_trace(struct work *work, struct flw_trace *trace, size_t slot,
-                         const struct flw_sheet_devices *others)
+                         const struct flw_analysis_devices *others)
 {
     const struct flw_report_options *options = work->options;
-    struct flw_sheet *sheet = &work->sheets[slot];
+    struct flw_analysis *analysis = &work->analyses[slot];
     bool replays = !options->writes_lines && (others != NULL || compares_all(work));
     struct flw_plan_lag lag;
-    sheet->trace = trace;
+    analysis->trace = trace;
     if (!flw_plan_choose_lag(&options->plan, trace, true, &lag)) {
         return false;
     }
-    sheet->program = flw_program_create(trace, lag.is_by_time);
-    if (sheet->program == NULL) {
+    analysis->program = flw_program_create(trace, lag.is_by_time);
+    if (analysis->program == NULL) {
         return flw_complain("the trace has too many private pools and streams");
     }
-    if (!open_device(work) || !collect(work, &lag, replays, sheet)) {
+    if (!open_device(work) || !collect(work, &lag, replays, analysis)) {
         return false;
     }
     if (others != NULL) {
-        sheet->others = *others;
+        analysis->others = *others;
     } else {
-        flw_devices_name(sheet);
+        flw_devices_name(analysis);
     }
-    bool is_done = write_sheet(work, slot);
-    flw_sheet_shrink(sheet);
+    bool is_done = write_analysis(work, slot);
+    flw_analysis_shrink(analysis);
     return is_done;
 }
 
 /* Add a device that is not shown. Returns false if the whole report fails. */
 static bool report_other(struct work *work, const char *place, int device,
-                         struct flw_sheet_devices *others)
+                         struct flw_analysis_devices *others)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_trace *trace = NULL;
@@ -314,15 +315,15 @@ static bool report_other(struct work *work, const char *place, int device,
     return true;
 }
 
-/* Report the devices of one file. The sheet owns `trace`. Returns false if the whole report fails. */
+/* Report the devices of one file. The analysis owns `trace`. Returns false if the whole report fails. */
 static bool report_file(struct work *work, const char *place, struct flw_trace *trace)
 {
-    struct flw_sheet_devices others = {.count = 0};
-    int devices[FLW_SHEET_DEVICES];
+    struct flw_analysis_devices others = {.count = 0};
+    int devices[FLW_ANALYSIS_DEVICES];
     bool is_one = work->options->plan.trace_device >= 0;
     size_t count = is_one ? 0 : flw_devices_list(trace, devices);
     size_t slot = add_slot(work);
-    work->sheets[slot].trace = trace;
+    work->analyses[slot].trace = trace;
     bool is_done = true;
     for (size_t i = 0; is_done && i < count; i++) {
         is_done = report_other(work, place, devices[i], &others);
@@ -371,14 +372,14 @@ static void finish(struct work *work)
         flw_host_free(work->jobs[i].path);
     }
     flw_host_free(work->jobs);
-    for (size_t i = 0; i < work->sheet_count; i++) {
-        flw_sheet_finish(&work->sheets[i]);
+    for (size_t i = 0; i < work->analysis_count; i++) {
+        flw_analysis_finish(&work->analyses[i]);
     }
     flw_job_finish(&work->ranks);
     flw_json_tree_finish(&work->baseline);
     flw_draft_abandon(&work->others);
     flw_draft_abandon(&work->own_json);
-    flw_host_free(work->sheets);
+    flw_host_free(work->analyses);
 }
 
 static bool make_room(struct work *work)
@@ -426,7 +427,7 @@ static bool write_all(struct work *work)
         return true;
     }
     return work->job_count == 1 ||
-           flw_report_write_all(work->options, work->sheets, work->sheet_count, true,
+           flw_report_write_all(work->options, work->analyses, work->analysis_count, true,
                                 are_ranks(work) ? &work->ranks : NULL, work->json);
 }
 
@@ -435,7 +436,7 @@ static bool judge(struct work *work)
 {
     const struct flw_report_options *options = work->options;
     bool is_within =
-        flw_report_is_within(options, work->sheets, work->sheet_count,
+        flw_report_is_within(options, work->analyses, work->analysis_count,
                              options->baseline_path == NULL ? NULL : &work->baseline, work->json);
     if (!flw_report_replaces_baseline(options)) {
         return is_within;
@@ -456,10 +457,10 @@ static bool do_jobs(struct work *work)
         flw_device_close(&work->device);
     }
     flw_progress_hide();
-    if (is_done && work->sheet_count == 0) {
+    if (is_done && work->analysis_count == 0) {
         flw_complain("none of the files is a trace; see fallow trace import --help for the forms");
     }
-    is_done = is_done && work->sheet_count != 0;
+    is_done = is_done && work->analysis_count != 0;
     is_done = is_done && write_all(work) && judge(work);
     return is_done && (work->options->json_draft == NULL || flw_draft_end(work->json, true, NULL));
 }
@@ -481,7 +482,7 @@ static bool begin_json(struct work *work)
     return true;
 }
 
-int flw_report_work(const struct flw_report_options *options)
+int flw_report_run(const struct flw_report_options *options)
 {
     struct work work = {.options = options};
     flw_draft_begin(&work.others, "");

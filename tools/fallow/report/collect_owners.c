@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the owners of a sheet: categories, bands, and the owners of memory at each moment.
+ * Owns: the owners of an analysis: categories, bands, and the owners of memory at each moment.
  */
 #include "report/collect.h"
 
@@ -20,8 +20,8 @@
 
 /* The owners of one kind. */
 struct group {
-    struct flw_sheet *sheet;
-    enum flw_sheet_kind kind;
+    struct flw_analysis *analysis;
+    enum flw_analysis_kind kind;
     uint32_t *keys;           /* by block: the owner's number, from 0 */
     uint32_t *values;         /* by owner: the tag or pool; NULL: the owner's number */
     size_t count;             /* of owners */
@@ -33,15 +33,15 @@ struct group {
 
 /* ---- the owner of a block ---- */
 
-static uint32_t context_value(const struct flw_trace_context *context, enum flw_sheet_kind kind)
+static uint32_t context_value(const struct flw_trace_context *context, enum flw_analysis_kind kind)
 {
-    return kind == FLW_SHEET_BY_TAG ? context->tag : context->pool;
+    return kind == FLW_ANALYSIS_BY_TAG ? context->tag : context->pool;
 }
 
 /* List the distinct values in ascending order, always with 0. */
 static void list_values(struct group *group)
 {
-    const struct flw_trace *trace = group->sheet->trace;
+    const struct flw_trace *trace = group->analysis->trace;
     group->values = flw_host_alloc(trace->context_count + 1, sizeof *group->values);
     for (size_t i = 0; i < trace->context_count; i++) {
         group->values[i + 1] = context_value(&trace->contexts[i], group->kind);
@@ -56,7 +56,7 @@ static void list_values(struct group *group)
 
 static void key_by_context(struct group *group)
 {
-    const struct flw_trace *trace = group->sheet->trace;
+    const struct flw_trace *trace = group->analysis->trace;
     struct flw_trace_walk walk = {0};
     list_values(group);
     for (size_t i = 0; group->count > 1 && i < trace->initial_count + trace->event_count; i++) {
@@ -74,32 +74,32 @@ static void key_by_context(struct group *group)
 
 static void key_blocks(struct group *group)
 {
-    const struct flw_trace *trace = group->sheet->trace;
-    bool is_by_size = group->kind == FLW_SHEET_BY_SIZE;
-    if (group->kind == FLW_SHEET_BY_OWNER) {
-        group->count = group->sheet->owners->count;
-        group->keys = group->sheet->owners->of_block;
+    const struct flw_trace *trace = group->analysis->trace;
+    bool is_by_size = group->kind == FLW_ANALYSIS_BY_SIZE;
+    if (group->kind == FLW_ANALYSIS_BY_OWNER) {
+        group->count = group->analysis->owners->count;
+        group->keys = group->analysis->owners->of_block;
         return;
     }
-    if (group->kind == FLW_SHEET_BY_TAG || group->kind == FLW_SHEET_BY_POOL) {
+    if (group->kind == FLW_ANALYSIS_BY_TAG || group->kind == FLW_ANALYSIS_BY_POOL) {
         key_by_context(group);
         return;
     }
-    group->count = is_by_size ? FLW_SHEET_SIZE_BINS : group->sheet->program->stream_count;
+    group->count = is_by_size ? FLW_ANALYSIS_SIZE_BINS : group->analysis->program->stream_count;
     for (size_t i = 0; i < trace->block_count; i++) {
         const struct flw_trace_block *block = &trace->blocks[i];
         group->keys[i] =
-            is_by_size ? (uint32_t)flw_sheet_size_bin(block->size_bytes) : block->stream;
+            is_by_size ? (uint32_t)flw_analysis_size_bin(block->size_bytes) : block->stream;
     }
 }
 
 /* Return the code that requested most of the blocks with this key, or FLW_OWNER_UNKNOWN. */
 static uint32_t main_code(const struct group *group, uint32_t key)
 {
-    const struct flw_trace *trace = group->sheet->trace;
-    const uint32_t *of_block = group->sheet->owners->of_block;
+    const struct flw_trace *trace = group->analysis->trace;
+    const uint32_t *of_block = group->analysis->owners->of_block;
     uint32_t main = FLW_OWNER_UNKNOWN;
-    uint64_t *bytes = flw_host_alloc(group->sheet->owners->count, sizeof *bytes);
+    uint64_t *bytes = flw_host_alloc(group->analysis->owners->count, sizeof *bytes);
     for (size_t i = 0; i < trace->block_count; i++) {
         bytes[of_block[i]] += group->keys[i] == key ? trace->blocks[i].size_bytes : 0;
         main = bytes[of_block[i]] > bytes[main] ? of_block[i] : main;
@@ -110,33 +110,33 @@ static uint32_t main_code(const struct group *group, uint32_t key)
 
 static void name_pool(const struct group *group, uint32_t key, uint32_t pool, char *out)
 {
-    uint32_t code = group->sheet->owners->has_code ? main_code(group, key) : FLW_OWNER_UNKNOWN;
+    uint32_t code = group->analysis->owners->has_code ? main_code(group, key) : FLW_OWNER_UNKNOWN;
     bool is_known = code != FLW_OWNER_UNKNOWN;
-    snprintf(out, FLW_SHEET_NAME_BYTES, "pool %" PRIu32 "%s%s", pool, is_known ? ": " : "",
-             is_known ? flw_owners_short_name(group->sheet->owners, code) : "");
+    snprintf(out, FLW_ANALYSIS_NAME_BYTES, "pool %" PRIu32 "%s%s", pool, is_known ? ": " : "",
+             is_known ? flw_owners_short_name(group->analysis->owners, code) : "");
 }
 
 static void name_owner(const struct group *group, uint32_t key, char *out)
 {
-    const struct flw_trace *trace = group->sheet->trace;
+    const struct flw_trace *trace = group->analysis->trace;
     uint32_t value = group->values == NULL ? key : group->values[key];
     switch (group->kind) {
-    case FLW_SHEET_BY_OWNER:
-        flw_owners_cut_name(group->sheet->owners, key, out);
+    case FLW_ANALYSIS_BY_OWNER:
+        flw_owners_cut_name(group->analysis->owners, key, out);
         break;
-    case FLW_SHEET_BY_STREAM:
-        snprintf(out, FLW_SHEET_NAME_BYTES, "stream %" PRIu64,
+    case FLW_ANALYSIS_BY_STREAM:
+        snprintf(out, FLW_ANALYSIS_NAME_BYTES, "stream %" PRIu64,
                  key < trace->stream_count ? trace->streams[key] : key);
         break;
-    case FLW_SHEET_BY_SIZE:
-        snprintf(out, FLW_SHEET_NAME_BYTES, "up to %s", FLW_SIZE(UINT64_C(1) << key));
+    case FLW_ANALYSIS_BY_SIZE:
+        snprintf(out, FLW_ANALYSIS_NAME_BYTES, "up to %s", FLW_SIZE(UINT64_C(1) << key));
         break;
-    case FLW_SHEET_BY_TAG:
-        snprintf(out, FLW_SHEET_NAME_BYTES, value == 0 ? "no tag" : "tag %" PRIu32, value);
+    case FLW_ANALYSIS_BY_TAG:
+        snprintf(out, FLW_ANALYSIS_NAME_BYTES, value == 0 ? "no tag" : "tag %" PRIu32, value);
         break;
     default:
         if (value == 0) {
-            snprintf(out, FLW_SHEET_NAME_BYTES, "common pool");
+            snprintf(out, FLW_ANALYSIS_NAME_BYTES, "common pool");
         } else {
             name_pool(group, key, value, out);
         }
@@ -176,17 +176,17 @@ static size_t rank(struct group *group, size_t most)
     return count;
 }
 
-static void tally(struct group *group, enum flw_sheet_moment moment)
+static void tally(struct group *group, enum flw_analysis_moment moment)
 {
     memset(group->bytes, 0, group->count * sizeof *group->bytes);
     memset(group->counts, 0, group->count * sizeof *group->counts);
-    flw_sheet_tally(group->sheet, moment, group->keys, group->bytes, group->counts);
+    flw_analysis_tally(group->analysis, moment, group->keys, group->bytes, group->counts);
 }
 
 /* True if the block has ops and its owner has this place. */
 static bool is_in(const struct group *group, size_t block, size_t place)
 {
-    return group->sheet->lives[block].begin_op != UINT64_MAX &&
+    return group->analysis->lives[block].begin_op != UINT64_MAX &&
            group->places[group->keys[block]] == place;
 }
 
@@ -198,11 +198,11 @@ static size_t name_places(struct group *group, size_t most, char *name, size_t b
     for (size_t i = 0; i < count; i++, name += bytes) {
         name_owner(group, group->order[i], name);
     }
-    while (block < group->sheet->trace->block_count && !is_in(group, block, count)) {
+    while (block < group->analysis->trace->block_count && !is_in(group, block, count)) {
         block++;
     }
-    if (block < group->sheet->trace->block_count) {
-        snprintf(name, FLW_SHEET_NAME_BYTES, "other");
+    if (block < group->analysis->trace->block_count) {
+        snprintf(name, FLW_ANALYSIS_NAME_BYTES, "other");
         count++;
     }
     return count;
@@ -211,9 +211,9 @@ static size_t name_places(struct group *group, size_t most, char *name, size_t b
 /* ---- categories and bands ---- */
 
 /* Sort the values and return their quantiles. */
-static struct flw_sheet_spread spread_of(uint64_t *sorted, size_t count)
+static struct flw_analysis_spread spread_of(uint64_t *sorted, size_t count)
 {
-    struct flw_sheet_spread spread = {.count = count};
+    struct flw_analysis_spread spread = {.count = count};
     qsort(sorted, count, sizeof *sorted, flw_compare_u64);
     if (count != 0) {
         spread.p50 = sorted[(count - 1) / 2];
@@ -228,16 +228,16 @@ static struct flw_sheet_spread spread_of(uint64_t *sorted, size_t count)
  * block. */
 static void fill_spreads(const struct group *group, size_t place, uint64_t *sizes, uint64_t *lives)
 {
-    const struct flw_sheet *sheet = group->sheet;
-    struct flw_sheet_category *category = &group->sheet->categories[group->kind][place];
+    const struct flw_analysis *analysis = group->analysis;
+    struct flw_analysis_category *category = &group->analysis->categories[group->kind][place];
     size_t size_count = 0, life_count = 0;
-    for (size_t i = 0; i < sheet->trace->block_count; i++) {
-        const struct flw_life *life = &group->sheet->lives[i];
+    for (size_t i = 0; i < analysis->trace->block_count; i++) {
+        const struct flw_life *life = &group->analysis->lives[i];
         if (is_in(group, i, place)) {
-            sizes[size_count] = sheet->trace->blocks[i].size_bytes;
+            sizes[size_count] = analysis->trace->blocks[i].size_bytes;
             category->requested_bytes += sizes[size_count++];
             lives[life_count] = life->end_op - life->begin_op;
-            life_count += life->end_op != sheet->op_count;
+            life_count += life->end_op != analysis->op_count;
         }
     }
     category->sizes = spread_of(sizes, size_count);
@@ -247,14 +247,14 @@ static void fill_spreads(const struct group *group, size_t place, uint64_t *size
 /* Fill the categories with the largest owners at the peak. */
 static void fill_categories(struct group *group)
 {
-    struct flw_sheet *sheet = group->sheet;
-    struct flw_sheet_category *categories = sheet->categories[group->kind];
-    size_t block_count = sheet->trace->block_count;
+    struct flw_analysis *analysis = group->analysis;
+    struct flw_analysis_category *categories = analysis->categories[group->kind];
+    size_t block_count = analysis->trace->block_count;
     uint64_t *sizes = flw_host_alloc(block_count, sizeof *sizes);
     uint64_t *lives = flw_host_alloc(block_count, sizeof *lives);
-    tally(group, FLW_SHEET_AT_PEAK);
+    tally(group, FLW_ANALYSIS_AT_PEAK);
     size_t count =
-        name_places(group, FLW_SHEET_CATEGORIES - 1, categories[0].name, sizeof *categories);
+        name_places(group, FLW_ANALYSIS_CATEGORIES - 1, categories[0].name, sizeof *categories);
     for (size_t i = 0; i < group->count; i++) {
         categories[group->places[i]].at_peak_bytes += group->bytes[i];
         categories[group->places[i]].at_peak_count += group->counts[i];
@@ -262,7 +262,7 @@ static void fill_categories(struct group *group)
     for (size_t i = 0; i < count; i++) {
         fill_spreads(group, i, sizes, lives);
     }
-    sheet->category_count[group->kind] = count;
+    analysis->category_count[group->kind] = count;
     flw_host_free(sizes);
     flw_host_free(lives);
 }
@@ -270,7 +270,7 @@ static void fill_categories(struct group *group)
 /* Find the most bytes that each owner holds at any time. */
 static void find_most(struct group *group)
 {
-    const struct flw_program *program = group->sheet->program;
+    const struct flw_program *program = group->analysis->program;
     uint64_t *live_bytes = group->counts;
     memset(live_bytes, 0, group->count * sizeof *live_bytes);
     memset(group->bytes, 0, group->count * sizeof *group->bytes);
@@ -284,7 +284,7 @@ static void find_most(struct group *group)
     }
 }
 
-static void hold(struct flw_sheet_band *bands, size_t count, size_t column,
+static void hold(struct flw_analysis_band *bands, size_t count, size_t column,
                  const uint64_t *live_bytes)
 {
     for (size_t b = 0; b < count; b++) {
@@ -296,15 +296,15 @@ static void hold(struct flw_sheet_band *bands, size_t count, size_t column,
  * ever live. */
 static void fill_series(struct group *group)
 {
-    struct flw_sheet *sheet = group->sheet;
-    const struct flw_program *program = sheet->program;
-    struct flw_sheet_band *bands = sheet->bands[group->kind];
-    size_t count = sheet->band_count[group->kind], column = 0;
-    uint64_t live_bytes[FLW_SHEET_BANDS] = {0};
+    struct flw_analysis *analysis = group->analysis;
+    const struct flw_program *program = analysis->program;
+    struct flw_analysis_band *bands = analysis->bands[group->kind];
+    size_t count = analysis->band_count[group->kind], column = 0;
+    uint64_t live_bytes[FLW_ANALYSIS_BANDS] = {0};
     uint64_t sum_bytes = 0, most_bytes = 0; /* most: the largest sum in this column */
     for (size_t i = 0; i < program->op_count; i++) {
         uint64_t change = flw_op_change(&program->ops[i]);
-        if (i == sheet->columns.first_op[column + 1]) {
+        if (i == analysis->columns.first_op[column + 1]) {
             hold(bands, count, ++column, live_bytes);
             most_bytes = sum_bytes;
         }
@@ -322,28 +322,28 @@ static void fill_series(struct group *group)
 /* Choose as bands the owners with the highest maxima, so that no large owner is part of the rest. */
 static void fill_bands(struct group *group)
 {
-    struct flw_sheet *sheet = group->sheet;
-    struct flw_sheet_band *bands = sheet->bands[group->kind];
+    struct flw_analysis *analysis = group->analysis;
+    struct flw_analysis_band *bands = analysis->bands[group->kind];
     find_most(group);
-    size_t count = name_places(group, FLW_SHEET_BANDS - 1, bands[0].name, sizeof *bands);
+    size_t count = name_places(group, FLW_ANALYSIS_BANDS - 1, bands[0].name, sizeof *bands);
     for (size_t i = 0; i < group->count; i++) {
-        struct flw_sheet_band *band = &bands[group->places[i]];
+        struct flw_analysis_band *band = &bands[group->places[i]];
         band->most_bytes = flw_max(band->most_bytes, group->bytes[i]);
     }
     for (size_t i = 0; i < count; i++) {
-        bands[i].held_bytes = flw_host_alloc(sheet->columns.count, sizeof *bands[i].held_bytes);
+        bands[i].held_bytes = flw_host_alloc(analysis->columns.count, sizeof *bands[i].held_bytes);
     }
-    sheet->band_count[group->kind] = count;
+    analysis->band_count[group->kind] = count;
     fill_series(group);
 }
 
 /* ---- owners at a moment ---- */
 
-static void fill_holding(struct group *group, enum flw_sheet_moment moment)
+static void fill_holding(struct group *group, enum flw_analysis_moment moment)
 {
-    struct flw_sheet_holding *holding = &group->sheet->holdings[moment];
+    struct flw_analysis_holding *holding = &group->analysis->holdings[moment];
     tally(group, moment);
-    holding->owner_count = rank(group, FLW_SHEET_OWNERS);
+    holding->owner_count = rank(group, FLW_ANALYSIS_OWNERS);
     holding->owners = flw_host_alloc(holding->owner_count, sizeof *holding->owners);
     for (size_t i = 0; i < group->order_count; i++) {
         uint32_t owner = group->order[i];
@@ -354,8 +354,8 @@ static void fill_holding(struct group *group, enum flw_sheet_moment moment)
         holding->rest_bytes += is_rest ? bytes : 0;
         holding->rest_count += is_rest ? count : 0;
         if (!is_rest) {
-            holding->owners[i] = (struct flw_sheet_owner){.bytes = bytes, .count = count};
-            flw_owners_cut_name(group->sheet->owners, owner, holding->owners[i].name);
+            holding->owners[i] = (struct flw_analysis_owner){.bytes = bytes, .count = count};
+            flw_owners_cut_name(group->analysis->owners, owner, holding->owners[i].name);
         }
     }
 }
@@ -370,7 +370,7 @@ static size_t stem_bytes(const char *name)
     return bytes;
 }
 
-static bool is_same_step(const struct flw_sheet_mark *a, const struct flw_sheet_mark *b)
+static bool is_same_step(const struct flw_analysis_mark *a, const struct flw_analysis_mark *b)
 {
     size_t bytes = stem_bytes(a->name);
     return bytes == stem_bytes(b->name) && memcmp(a->name, b->name, bytes) == 0;
@@ -378,13 +378,13 @@ static bool is_same_step(const struct flw_sheet_mark *a, const struct flw_sheet_
 
 /* List the ends of the steps: of the marks with "step" in their names, the most frequent kind, if there are at least
  * two of that kind. Returns their number; `ends` has room for one per mark. */
-static size_t list_steps(const struct flw_sheet *sheet, uint64_t *ends)
+static size_t list_steps(const struct flw_analysis *analysis, uint64_t *ends)
 {
-    const struct flw_sheet_mark *marks = sheet->marks, *best = NULL;
+    const struct flw_analysis_mark *marks = analysis->marks, *best = NULL;
     size_t most = 1;
-    for (size_t i = 0; i < sheet->mark_count; i++) {
+    for (size_t i = 0; i < analysis->mark_count; i++) {
         size_t count = 0;
-        size_t end = strcasestr(marks[i].name, "step") == NULL ? i : sheet->mark_count;
+        size_t end = strcasestr(marks[i].name, "step") == NULL ? i : analysis->mark_count;
         for (size_t j = i; j < end; j++) {
             count += is_same_step(&marks[i], &marks[j]);
         }
@@ -394,7 +394,7 @@ static size_t list_steps(const struct flw_sheet *sheet, uint64_t *ends)
         }
     }
     size_t count = 0;
-    for (size_t i = 0; best != NULL && i < sheet->mark_count; i++) {
+    for (size_t i = 0; best != NULL && i < analysis->mark_count; i++) {
         if (is_same_step(best, &marks[i])) {
             ends[count] = flw_max(marks[i].end_op, count == 0 ? 0 : ends[count - 1]);
             count++;
@@ -403,10 +403,10 @@ static size_t list_steps(const struct flw_sheet *sheet, uint64_t *ends)
     return count;
 }
 
-static void add_stretch(struct flw_sheet *sheet, uint64_t end_op, const char *word, size_t first,
-                        size_t last)
+static void add_stretch(struct flw_analysis *analysis, uint64_t end_op, const char *word,
+                        size_t first, size_t last)
 {
-    struct flw_sheet_stretch *stretch = &sheet->stretches[sheet->stretch_count++];
+    struct flw_analysis_stretch *stretch = &analysis->stretches[analysis->stretch_count++];
     stretch->end_op = end_op;
     if (first == last) {
         snprintf(stretch->name, sizeof stretch->name, "%s %zu", word, first);
@@ -416,22 +416,23 @@ static void add_stretch(struct flw_sheet *sheet, uint64_t end_op, const char *wo
 }
 
 /* Cut the recording into comparable stretches: all but the last have equally many steps. */
-static void cut_stretches(struct flw_sheet *sheet)
+static void cut_stretches(struct flw_analysis *analysis)
 {
-    uint64_t *ends = flw_host_alloc(sheet->mark_count, sizeof *ends);
-    size_t count = list_steps(sheet, ends);
-    size_t each = (size_t)flw_div_up(count, FLW_SHEET_STRETCHES - 1);
+    uint64_t *ends = flw_host_alloc(analysis->mark_count, sizeof *ends);
+    size_t count = list_steps(analysis, ends);
+    size_t each = (size_t)flw_div_up(count, FLW_ANALYSIS_STRETCHES - 1);
     for (size_t i = 0; i < count; i += each) {
         size_t last = flw_min(i + each, count);
-        add_stretch(sheet, ends[last - 1], "step", i + 1, last);
+        add_stretch(analysis, ends[last - 1], "step", i + 1, last);
     }
-    if (count != 0 && ends[count - 1] < sheet->op_count) {
-        add_stretch(sheet, sheet->op_count, "after step", count, count);
+    if (count != 0 && ends[count - 1] < analysis->op_count) {
+        add_stretch(analysis, analysis->op_count, "after step", count, count);
     }
-    uint64_t begin_op = sheet->initial_op_count;
-    for (size_t i = 0; count == 0 && i < FLW_SHEET_STRETCHES; i++) {
-        uint64_t end_op = begin_op + (sheet->op_count - begin_op) * (i + 1) / FLW_SHEET_STRETCHES;
-        add_stretch(sheet, end_op, "tenth", i + 1, i + 1);
+    uint64_t begin_op = analysis->initial_op_count;
+    for (size_t i = 0; count == 0 && i < FLW_ANALYSIS_STRETCHES; i++) {
+        uint64_t end_op =
+            begin_op + (analysis->op_count - begin_op) * (i + 1) / FLW_ANALYSIS_STRETCHES;
+        add_stretch(analysis, end_op, "tenth", i + 1, i + 1);
     }
     flw_host_free(ends);
 }
@@ -439,53 +440,54 @@ static void cut_stretches(struct flw_sheet *sheet)
 /* Add up the survivors by owner and stretch; the places are those of the moment. */
 static void fill_left(const struct group *group)
 {
-    struct flw_sheet *sheet = group->sheet;
-    struct flw_sheet_holding *holding = &sheet->holdings[FLW_SHEET_SURVIVORS];
-    struct flw_sheet_stretch *stretch = sheet->stretches;
+    struct flw_analysis *analysis = group->analysis;
+    struct flw_analysis_holding *holding = &analysis->holdings[FLW_ANALYSIS_SURVIVORS];
+    struct flw_analysis_stretch *stretch = analysis->stretches;
     holding->left = flw_host_alloc(holding->owner_count, sizeof *holding->left);
-    for (size_t i = sheet->trace->initial_count; i < sheet->trace->block_count; i++) {
-        uint64_t bytes = sheet->trace->blocks[i].size_bytes;
+    for (size_t i = analysis->trace->initial_count; i < analysis->trace->block_count; i++) {
+        uint64_t bytes = analysis->trace->blocks[i].size_bytes;
         size_t place = group->places[group->keys[i]];
-        if (group->sheet->lives[i].begin_op == UINT64_MAX ||
-            group->sheet->lives[i].end_op != sheet->op_count) {
+        if (group->analysis->lives[i].begin_op == UINT64_MAX ||
+            group->analysis->lives[i].end_op != analysis->op_count) {
             continue;
         }
-        while (group->sheet->lives[i].begin_op >= stretch->end_op) {
+        while (group->analysis->lives[i].begin_op >= stretch->end_op) {
             stretch++;
         }
         stretch->left_bytes += bytes;
         stretch->left_count++;
         if (place < holding->owner_count) {
-            holding->left[place].bytes[stretch - sheet->stretches] += bytes;
-            holding->left[place].counts[stretch - sheet->stretches]++;
+            holding->left[place].bytes[stretch - analysis->stretches] += bytes;
+            holding->left[place].counts[stretch - analysis->stretches]++;
         }
     }
 }
 
 static void fill_holdings(struct group *group)
 {
-    for (int moment = 0; moment < FLW_SHEET_MOMENT_COUNT; moment++) {
-        if (moment != FLW_SHEET_AT_OOM || group->sheet->oom.count != 0) {
-            fill_holding(group, (enum flw_sheet_moment)moment);
+    for (int moment = 0; moment < FLW_ANALYSIS_MOMENT_COUNT; moment++) {
+        if (moment != FLW_ANALYSIS_AT_OOM || group->analysis->oom.count != 0) {
+            fill_holding(group, (enum flw_analysis_moment)moment);
         }
     }
-    cut_stretches(group->sheet);
+    cut_stretches(group->analysis);
     fill_left(group);
 }
 
-void flw_facts_gather_owners(struct flw_sheet *sheet)
+void flw_collect_program_owners(struct flw_analysis *analysis)
 {
-    uint32_t *keys = flw_host_alloc(sheet->trace->block_count, sizeof *keys);
-    for (int kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
-        struct group group = {.sheet = sheet, .kind = (enum flw_sheet_kind)kind, .keys = keys};
+    uint32_t *keys = flw_host_alloc(analysis->trace->block_count, sizeof *keys);
+    for (int kind = 0; kind < FLW_ANALYSIS_KIND_COUNT; kind++) {
+        struct group group = {
+            .analysis = analysis, .kind = (enum flw_analysis_kind)kind, .keys = keys};
         key_blocks(&group);
         group.bytes = flw_host_alloc(group.count, sizeof *group.bytes);
         group.counts = flw_host_alloc(group.count, sizeof *group.counts);
         group.order = flw_host_alloc(group.count, sizeof *group.order);
         group.places = flw_host_alloc(group.count, 1);
-        bool is_by_owner = kind == FLW_SHEET_BY_OWNER;
-        bool is_shown = is_by_owner ? sheet->has_code : group.values == NULL || group.count > 1;
-        if (is_shown && sheet->program->max_live_bytes != 0) {
+        bool is_by_owner = kind == FLW_ANALYSIS_BY_OWNER;
+        bool is_shown = is_by_owner ? analysis->has_code : group.values == NULL || group.count > 1;
+        if (is_shown && analysis->program->max_live_bytes != 0) {
             fill_categories(&group);
             fill_bands(&group);
         }
