@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #define SIM_LIBRARY    "libfallow-simcuda.so"
 #define OLDEST_VERSION 11040 /* cuStreamGetCaptureInfo_v2, VMM rules */
@@ -21,19 +23,36 @@ static void say(char *message, const char *what, const char *name, const char *a
     }
 }
 
+/* Find the file that contains this code. A program that is linked with the static library and was started by a name
+ * without a folder is found by the kernel's link. */
+static bool find_own_file(char *path, size_t room)
+{
+    Dl_info self;
+    if (dladdr((void *)(size_t)&flw_driver_open, &self) == 0 || self.dli_fname == NULL) {
+        return false;
+    }
+    if (strchr(self.dli_fname, '/') != NULL) {
+        return (size_t)snprintf(path, room, "%s", self.dli_fname) < room;
+    }
+    ssize_t bytes = readlink("/proc/self/exe", path, room);
+    if (bytes <= 0 || (size_t)bytes >= room) {
+        return false;
+    }
+    path[bytes] = '\0';
+    return strchr(path, '/') != NULL;
+}
+
 /* Open the simulated driver, which is installed beside this library. */
 static void *open_beside_us(const char *file)
 {
-    Dl_info self;
-    char path[4096];
-    if (dladdr((void *)(size_t)&flw_driver_open, &self) == 0 || self.dli_fname == NULL) {
+    char own[4096], path[4096];
+    static const char *const folders[] = {"", "/../lib"};
+    if (!find_own_file(own, sizeof own)) {
         return NULL;
     }
-    const char *slash = strrchr(self.dli_fname, '/');
-    int length = slash == NULL ? 0 : (int)(slash - self.dli_fname);
-    static const char *const folders[] = {"", "/../lib"};
-    for (size_t i = 0; slash != NULL && i < sizeof folders / sizeof *folders; i++) {
-        int n = snprintf(path, sizeof path, "%.*s%s/%s", length, self.dli_fname, folders[i], file);
+    *strrchr(own, '/') = '\0';
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        int n = snprintf(path, sizeof path, "%s%s/%s", own, folders[i], file);
         void *object =
             n > 0 && (size_t)n < sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
         if (object != NULL) {
