@@ -92,6 +92,7 @@ static void *work(void *argument)
 {
     struct worker *worker = argument;
     must(driver.cuCtxSetCurrent(context) == CUDA_SUCCESS, "cuCtxSetCurrent");
+    pthread_barrier_wait(&barrier); /* no thread may begin after an exit of the process */
     while (true) {
         pthread_barrier_wait(&barrier); /* work, or end */
         if (atomic_load(&ends)) {
@@ -211,6 +212,7 @@ static void start_workers(struct worker *workers)
         }
         must(pthread_create(&workers[t].thread, NULL, work, &workers[t]) == 0, "a thread");
     }
+    pthread_barrier_wait(&barrier);
 }
 
 static void complain(void *nothing, fallow_log_level level, const char *line)
