@@ -5,6 +5,7 @@
 #include "report/collect.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -116,10 +117,17 @@ static bool say_pytorch(const struct flw_analysis *analysis, const char *name, c
     *out_is_pytorch = is_expandable || is_named(&flw_policy_pytorch, name, length);
     bool keeps = settings.value[0] != '\0' &&
                  strlen(settings.value) + strlen(wanted) + FLW_ANALYSIS_NAME_BYTES < room;
-    int written = snprintf(out, room, "set %s=%s%s%s", settings.variable,
-                           keeps ? settings.value : "", keeps ? "," : "", wanted);
-    return *out_is_pytorch && written > 0 && (size_t)written < room && wanted[0] != '\0' &&
-           !has_settings(&settings, wanted) &&
+    char *setting = NULL;
+    int bytes = asprintf(&setting, "set %s=%s%s%s", settings.variable, keeps ? settings.value : "",
+                         keeps ? "," : "", wanted);
+    bool fits = bytes > 0 && (size_t)bytes < room;
+    if (fits) {
+        memcpy(out, setting, (size_t)bytes + 1);
+    }
+    if (bytes >= 0) {
+        free(setting);
+    }
+    return *out_is_pytorch && fits && wanted[0] != '\0' && !has_settings(&settings, wanted) &&
            strstr(settings.value, "backend:cudaMallocAsync") == NULL &&
            (!is_expandable ||
             (!is_expandable_already(analysis->trace) && analysis->program->lanes.pool_count == 0));
