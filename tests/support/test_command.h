@@ -37,7 +37,7 @@ static const char command_trace[] = "#fallow-trace 1\n"
 /* A file of the folder. */
 static inline void command_read(const char *name, char *text)
 {
-    char path[256];
+    char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
@@ -48,7 +48,7 @@ static inline void command_read(const char *name, char *text)
 
 static inline void command_write(const char *name, const void *bytes, size_t count)
 {
-    char path[256];
+    char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "w");
     assert_non_null(file);

@@ -177,7 +177,7 @@ static const char *format_rate(const struct change *change, enum flw_stats_page_
 static void add_traffic(struct flw_top_page *page, const struct change *change)
 {
     const uint64_t *value = change->value;
-    char now[FLW_FIGURE_BYTES] = "";
+    char now[2 * FLW_FIGURE_BYTES] = "";
     if (change->before != NULL) {
         snprintf(now, sizeof now, "  now %s",
                  SHARE(grown(change, FLW_VALUE_hit_count), grown(change, FLW_VALUE_alloc_count)));
