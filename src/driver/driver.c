@@ -2,6 +2,7 @@
 #include "driver/driver.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,18 +24,18 @@ static void say(char *message, const char *what, const char *name, const char *a
     }
 }
 
-/* Find the file that contains this code. A program that is linked with the static library and was started by a name
- * without a folder is found by the kernel's link. */
+/* Find the file that contains this code. The loader has no path of the main program: dladdr returns argv[0] for it, which
+ * the caller chooses, even for a privileged program. So the kernel's link names a program with the static library. */
 static bool find_own_file(char *path, size_t room)
 {
     Dl_info self;
-    if (dladdr((void *)(size_t)&flw_driver_open, &self) == 0 || self.dli_fname == NULL) {
+    void *extra = NULL;
+    if (dladdr1((void *)(size_t)&flw_driver_open, &self, &extra, RTLD_DL_LINKMAP) == 0) {
         return false;
     }
-    if (strchr(self.dli_fname, '/') != NULL) {
-        return (size_t)snprintf(path, room, "%s", self.dli_fname) < room;
-    }
-    ssize_t bytes = readlink("/proc/self/exe", path, room);
+    const char *name = ((const struct link_map *)extra)->l_name;
+    ssize_t bytes =
+        name[0] != '\0' ? snprintf(path, room, "%s", name) : readlink("/proc/self/exe", path, room);
     if (bytes <= 0 || (size_t)bytes >= room) {
         return false;
     }

@@ -44,6 +44,15 @@ expect_static() {
     [[ $(needs "$1") != *libfallow* ]] || die "$1 was to be linked with libfallow.a, and needs $(needs "$1")"
 }
 
+# The caller chooses argv[0], so the program must not load a library from its folder.
+expect_no_library_by_argument() {
+    local planted=$work/planted
+    mkdir -p "$planted"
+    echo '__attribute__((constructor)) static void leave(void) { __builtin_trap(); }' >"$planted/trap.c"
+    "$cc" -shared -fPIC -o "$planted/libfallow-simcuda.so" "$planted/trap.c"
+    (exec -a "$planted/program" "$1") >/dev/null || die "$1 loaded a library from the folder of its argument 0"
+}
+
 install_and_move() {
     cmake --install "$build" --prefix "$work/first" >"$work/install.log"
     mv "$work/first" "$tree"
@@ -85,6 +94,7 @@ through_pkg_config() {
     # "It brings a static library (`pkg-config fallow-static`)": with no word to the linker.
     by_pkg_config archive "$program" $(pkg-config --cflags --libs fallow-static)
     expect_static "$work/archive"
+    expect_no_library_by_argument "$work/archive"
     by_pkg_config kernels "$here/kernels.c" $(pkg-config --cflags --libs fallow-kernels)
     "$work/kernels" || die "the user of pkg-config fallow-kernels failed"
     if [ -n "$cxx" ]; then
