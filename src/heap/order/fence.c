@@ -385,7 +385,7 @@ enum flw_fenced flw_domain_fence_done(struct flw_heap *heap, struct flw_domain *
     if (!begin(heap, domain, false, &taken, &status)) {
         return FLW_FENCED_NOT;
     }
-    bool is_foreign = domain->is_foreign; /* a place stays what it is during a record */
+    bool is_foreign = domain->is_foreign; /* does not change during a record */
     taken.is_asked_later =
         is_foreign && taken.is_asked_later; /* otherwise for a capture right after the record */
     CUresult result =

@@ -2,7 +2,7 @@
  *
  * Owns: outstanding fences: clearing or voiding them near captures, querying them, and waiting for
  * them on the host or on another domain's stream. fence.c has the protocol.
- * Does not: know which memory a domain owns or who gets it (domain.c). */
+ * Independent of the memory of a domain (domain.c). */
 #include "base/backoff.h"
 #include "base/mutant.h"
 #include "heap/order/domain.h"

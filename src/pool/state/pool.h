@@ -75,8 +75,8 @@ struct flw_budget {
      * others poll: a climb that polls grants so many polls and fences until the next one. */
     atomic_uint look_credits;
     /* The domain with a fence left to the next free that misses, poll or capture, unless another
-     * fence comes first; 0: none. (To a poll it owes one like others.) The stream is then named
-     * outside a call on it: it must be retired before it is destroyed. */
+     * fence comes first; 0: none. (For a poll the fence is due like any other.) The event is
+     * then recorded outside a call on the stream: retire the stream before destroying it. */
     _Atomic uint32_t late_domain;
     /* Consecutive polls that found every fence complete, including fences recorded since the
      * previous poll. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `fallow gen` from outside: what it writes, that the traces replay, and what it says to wrong command
+ * `fallow gen` as a command: its output, the replay of its traces, and the messages for wrong command
  * lines. FALLOW_COMMAND names the program.
  */
 #include "support/test_command.h"

@@ -5,7 +5,7 @@
 
 #include "common/tool_host.h"
 
-/* Add a node with copies of its texts behind it. */
+/* Add a node, followed by copies of its texts. */
 static struct flw_json_node *add(struct flw_json_tree *tree, enum flw_json_token kind,
                                  const char *key, const char *text, uint64_t offset)
 {
