@@ -89,11 +89,11 @@ __device__ flw_pack<O, N> blend(const mix &parts, const flw_pack<T, N> &a, const
     flw_pack<O, N> out;
     for (int n = 0; n < N; n++) {
         const float of_a = flw_to_float(a.at[n]), of_b = flw_to_float(b.at[n]);
-        const float mixed = fmaf(parts.a, of_a, parts.b * of_b);
+        const float merged = fmaf(parts.a, of_a, parts.b * of_b);
         if constexpr (std::is_same<T, O>::value) { // a copy keeps the bits
-            out.at[n] = copies_a ? a.at[n] : copies_b ? b.at[n] : flw_from_float<T>(mixed);
+            out.at[n] = copies_a ? a.at[n] : copies_b ? b.at[n] : flw_from_float<T>(merged);
         } else {
-            out.at[n] = flw_from_float<O>((copies_a ? of_a : copies_b ? of_b : mixed) / scale);
+            out.at[n] = flw_from_float<O>((copies_a ? of_a : copies_b ? of_b : merged) / scale);
         }
     }
     return out;

@@ -148,8 +148,8 @@ bool flw_arena_claim_in_turn(fallow_arena *arena, uint32_t wait_ms)
 
 static void free_arena(fallow_arena *arena);
 
-/* Slow half of flw_arena_settle. A claim that passes to a waiter is never released, so no other begin overtakes. */
-static FLW_NOINLINE void settle_otherwise(fallow_arena *arena)
+/* Slow half of flw_arena_release_claim. A claim that passes to a waiter is never released, so no other begin overtakes. */
+static FLW_NOINLINE void release_contended(fallow_arena *arena)
 {
     pthread_mutex_lock(&arena->lock);
     struct flw_arena_waiter *first = arena->waiters;
@@ -170,14 +170,14 @@ static FLW_NOINLINE void settle_otherwise(fallow_arena *arena)
     }
 }
 
-void flw_arena_settle(fallow_arena *arena)
+void flw_arena_release_claim(fallow_arena *arena)
 {
     int state = atomic_load_explicit(&arena->state, memory_order_relaxed);
     if (FLW_UNLIKELY(state > FLW_ARENA_AT_WORK ||
                      !atomic_compare_exchange_strong_explicit(&arena->state, &state, FLW_ARENA_IDLE,
                                                               memory_order_acq_rel,
                                                               memory_order_acquire))) {
-        settle_otherwise(arena);
+        release_contended(arena);
     }
 }
 
@@ -396,7 +396,7 @@ fallow_status flw_arena_enter(fallow_arena **handle)
         return FALLOW_BUSY;
     }
     if (flw_pool_of(arena->handle) == NULL) {
-        flw_arena_settle(arena);
+        flw_arena_release_claim(arena);
         return FALLOW_INVALID_POOL;
     }
     return FALLOW_OK;
@@ -410,7 +410,7 @@ fallow_status fallow_arena_set_budget(fallow_arena *arena, size_t bytes)
                       flw_arena_persistent_bytes(arena, NULL);
         arena->budget_bytes = bytes == 0 ? held : bytes;
         atomic_store_explicit(&arena->has_budget, bytes != SIZE_MAX, memory_order_relaxed);
-        flw_arena_settle(arena);
+        flw_arena_release_claim(arena);
     }
     return status;
 }
@@ -464,7 +464,7 @@ fallow_status fallow_arena_trim(fallow_arena *arena)
         flw_arena_free_scratch(arena);
         flw_arena_trim_persistent(arena);
     }
-    flw_arena_settle(arena);
+    flw_arena_release_claim(arena);
     return status;
 }
 
@@ -474,7 +474,7 @@ fallow_status fallow_arena_on_wake(fallow_arena *arena, fallow_wake_function wak
     if (status == FALLOW_OK) {
         arena->wake = wake;
         arena->wake_context = context;
-        flw_arena_settle(arena);
+        flw_arena_release_claim(arena);
     }
     return status;
 }
@@ -484,7 +484,7 @@ fallow_status fallow_arena_lose_contents(fallow_arena *arena)
     fallow_status status = flw_arena_enter(&arena);
     if (status == FALLOW_OK) {
         flw_arena_lose_values(arena);
-        flw_arena_settle(arena);
+        flw_arena_release_claim(arena);
     }
     return status;
 }

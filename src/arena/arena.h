@@ -159,7 +159,7 @@ bool flw_arena_claim(fallow_arena *arena, enum flw_arena_state to);
  * after a refusal with BUSY, at the limit. */
 bool flw_arena_claim_in_turn(fallow_arena *arena, uint32_t wait_ms);
 /* Release the claim, or pass it to the first waiter. Frees a doomed arena. */
-void flw_arena_settle(fallow_arena *arena);
+void flw_arena_release_claim(fallow_arena *arena);
 /* Replace *arena, a caller's handle, with the arena, claimed for work. If this fails nothing is claimed. */
 fallow_status flw_arena_enter(fallow_arena **arena);
 

@@ -416,6 +416,6 @@ fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
     if (status == FALLOW_OK && arena->check != NULL) {
         flw_arena_check_between(arena, stream);
     }
-    flw_arena_settle(arena);
+    flw_arena_release_claim(arena);
     return status;
 }

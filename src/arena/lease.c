@@ -329,7 +329,7 @@ static FLW_INLINE fallow_status begin(fallow_arena *arena, const fallow_layout *
         status = prepare(arena, layout, stream);
     }
     if (FLW_UNLIKELY(status != FALLOW_OK)) {
-        flw_arena_settle(arena);
+        flw_arena_release_claim(arena);
         return status;
     }
     struct flw_lease *lease = &arena->lease;
@@ -448,7 +448,7 @@ fallow_status fallow_lease_end(fallow_lease *lease, fallow_stream stream)
             return status;
         }
     }
-    flw_arena_settle(arena);
+    flw_arena_release_claim(arena);
     return FALLOW_OK;
 }
 
@@ -502,7 +502,7 @@ fallow_status fallow_arenas_reserve(fallow_arena *const *arenas, size_t count,
         status = grow_all(arenas, count, layout, stream);
     }
     while (claimed > 0) {
-        flw_arena_settle(flw_arena_of(arenas[--claimed]));
+        flw_arena_release_claim(flw_arena_of(arenas[--claimed]));
     }
     return status;
 }

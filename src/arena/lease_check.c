@@ -458,7 +458,7 @@ static int allow_sleep(void *handle)
         (void)wait_for(arena, arena->last.stream);
         flw_heap_leave_driver(&arena->pool->heap, &section);
     }
-    flw_arena_settle(arena);
+    flw_arena_release_claim(arena);
     return 0;
 }
 

@@ -22,7 +22,7 @@ bool flw_asym_barrier(void)
     return true;
 }
 
-void flw_asym_settle(void)
+void flw_asym_slow_barrier(void)
 {
 }
 #else
@@ -50,13 +50,13 @@ bool flw_asym_barrier(void)
  * no memory. If the kernel refuses that too, the fallback is time: a store leaves the buffer
  * within a microsecond and at every interrupt. No manual states a bound; this one is 10,000 times
  * the usual time and is paid once in the life of a pool. */
-#define SETTLE_NS 20000000l
+#define STORE_DRAIN_NS 20000000l
 
-void flw_asym_settle(void)
+void flw_asym_slow_barrier(void)
 {
     atomic_thread_fence(memory_order_seq_cst);
     if (!ask(MEMBARRIER_CMD_GLOBAL)) {
-        flw_sleep_ns(SETTLE_NS);
+        flw_sleep_ns(STORE_DRAIN_NS);
     }
     atomic_thread_fence(memory_order_seq_cst);
 }

@@ -26,7 +26,7 @@
  *
  * Without membarrier (an old kernel, or a filter) the key stays poisoned and every call takes the
  * cache's own lock. A kernel may grant membarrier first and refuse it later (a seccomp filter,
- * ENOMEM): flw_asym_settle then establishes the order once more by other means for all poisoned
+ * ENOMEM): flw_asym_slow_barrier then establishes the order once more by other means for all poisoned
  * keys, and no key is restored again.
  *
  * ThreadSanitizer models neither membarrier nor fences. Under it (FLW_ASYM_FENCED) owner and
@@ -113,7 +113,7 @@ bool flw_asym_barrier(void);
 
 /* Establish the order without the refused barrier, once; takes 20 ms, or the time of
  * MEMBARRIER_CMD_GLOBAL. The caller keeps the poisoned keys poisoned. */
-void flw_asym_settle(void);
+void flw_asym_slow_barrier(void);
 
 /* Slow half of flw_asym_wait: the owner may have lost the processor inside. */
 void flw_asym_wait_longer(const struct flw_asym *asym);

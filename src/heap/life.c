@@ -181,7 +181,7 @@ static fallow_status choose_source(struct flw_heap *heap, const struct flw_heap_
     return must_remap(config) ? FALLOW_NOT_SUPPORTED : FALLOW_OK;
 }
 
-static fallow_status settle_source(struct flw_heap *heap, const struct flw_heap_config *config)
+static fallow_status open_source(struct flw_heap *heap, const struct flw_heap_config *config)
 {
     struct flw_driver_section section;
     fallow_status status = FALLOW_DRIVER;
@@ -200,16 +200,16 @@ static fallow_status settle_source(struct flw_heap *heap, const struct flw_heap_
 
 /* ---- making */
 
-/* Create the domain of memory that is always complete. */
-static bool make_mixed(struct flw_heap *heap)
+/* Create the domain of complete memory that several streams share. */
+static bool make_multi_stream(struct flw_heap *heap)
 {
-    heap->mixed = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
-    if (heap->mixed != NULL) {
-        heap->mixed->is_known = true;
-        heap->mixed->is_retired = true;
-        heap->mixed->completed = heap->mixed->seq++;
+    heap->multi_stream = flw_domain_create(heap, &flw_order_no_stream, NULL, NULL, 0);
+    if (heap->multi_stream != NULL) {
+        heap->multi_stream->is_known = true;
+        heap->multi_stream->is_retired = true;
+        heap->multi_stream->completed = heap->multi_stream->seq++;
     }
-    return heap->mixed != NULL;
+    return heap->multi_stream != NULL;
 }
 
 /* Create the one order domain of the context, and the owner of complete dedicated runs. */
@@ -218,7 +218,7 @@ static bool make_context_order(struct flw_heap *heap)
     bool can_record = heap->driver->cuCtxRecordEvent != NULL;
     heap->context_order = flw_domain_create(
         heap, can_record ? &flw_order_context : &flw_order_unrecorded, NULL, heap->context, 0);
-    heap->dedicated = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
+    heap->dedicated = flw_domain_create(heap, &flw_order_no_stream, NULL, NULL, 0);
     heap->dedicated_bytes = FLW_DEDICATED_BYTES;
     return heap->context_order != NULL && heap->dedicated != NULL;
 }
@@ -275,7 +275,7 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
     heap->context = config->context;
     heap->limit_bytes = config->limit_bytes;
     heap->dedicated_units = heap->first_dedicated_units = UINT32_MAX;
-    fallow_status status = settle_source(heap, config);
+    fallow_status status = open_source(heap, config);
     if (status != FALLOW_OK) {
         return status;
     }
@@ -287,7 +287,7 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
     }
     heap->base_unit = base >> FLW_UNIT_LOG2;
     struct flw_domain *unowned = flw_domain_create(heap, &flw_order_capture, NULL, NULL, 0);
-    bool has_domains = unowned != NULL && (!config->keeps_owners || make_mixed(heap)) &&
+    bool has_domains = unowned != NULL && (!config->keeps_owners || make_multi_stream(heap)) &&
                        (!config->is_context_order || make_context_order(heap));
     if (!has_domains || (remaps && !flw_ranges_open(heap))) {
         goto fail;

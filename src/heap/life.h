@@ -24,7 +24,7 @@ struct flw_heap_config {
     const int *peers;
     uint32_t peer_count;
     uint32_t handle_types; /* required; 0: whatever works, less if the driver refuses */
-    bool keeps_owners;     /* see heap.mixed */
+    bool keeps_owners;     /* see heap.multi_stream */
     bool is_context_order; /* see heap.context_order; the source has segments */
 };
 

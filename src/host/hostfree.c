@@ -6,7 +6,7 @@
 
 #include "host/hostpool.h"
 
-#define COMPLETE_AT_ONE 16u /* uses settled under one hold of the lock */
+#define COMPLETE_AT_ONE 16u /* uses completed under one hold of the lock */
 
 /* Return blocks that wait for nothing and are out of the table. No lock held. */
 static void return_chain(struct flw_hostpool *pool, struct flw_hostblock *chain)
@@ -44,11 +44,11 @@ static void retire_block(struct flw_hostpool *pool, struct flw_hostblock *block,
     }
 }
 
-/* Settle the first uses, few enough that other threads do not wait long for the lock, and return
+/* Complete the first uses, few enough that other threads do not wait long for the lock, and return
  * the rest. Blocks that wait for nothing any more return to the pages or join the chain. Lock
  * held. */
-static struct flw_hostuse *settle(struct flw_hostpool *pool, struct flw_hostuse *uses,
-                                  struct flw_hostblock **chain)
+static struct flw_hostuse *complete_some(struct flw_hostpool *pool, struct flw_hostuse *uses,
+                                         struct flw_hostblock **chain)
 {
     for (unsigned n = 0; uses != NULL && n < COMPLETE_AT_ONE; n++) {
         struct flw_hostuse *use = uses;
@@ -66,7 +66,7 @@ void flw_hostpool_complete(struct flw_hostpool *pool, struct flw_hostuse *uses)
 {
     while (uses != NULL) {
         struct flw_hostblock *chain = NULL;
-        uses = settle(pool, uses, &chain);
+        uses = complete_some(pool, uses, &chain);
         if (uses != NULL || chain != NULL) {
             flw_lock_release(&pool->lock);
             return_chain(pool, chain);

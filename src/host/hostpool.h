@@ -53,7 +53,7 @@ fallow_status flw_hostpool_refuse_lost(struct flw_hostpool *pool);
 void flw_hostpool_log(struct flw_hostpool *pool, fallow_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Settle complete uses: blocks that wait for nothing else are returned. Lock held, released in
+/* Remove complete uses: blocks that wait for nothing else are returned. Lock held, released in
  * between. */
 void flw_hostpool_complete(struct flw_hostpool *pool, struct flw_hostuse *uses);
 

@@ -162,7 +162,7 @@ static void blame(struct flw_source *source, uint32_t kinds, CUresult answer, co
 }
 
 /* These kinds work, so none of them was the cause of a refusal. */
-static void settle(struct flw_source *source, uint32_t kinds)
+static void accept_kinds(struct flw_source *source, uint32_t kinds)
 {
     for (unsigned kind = 0; kind < FLW_REFUSED_COUNT; kind++) {
         if ((kinds & kind_bit((enum flw_refusal_kind)kind)) != 0) {
@@ -200,7 +200,7 @@ CUresult flw_source_vmm_ask(struct flw_source *source, bool *out_can)
          kinds = lesser_kinds(source, kinds)) {
         result = ask_granularity(source, kinds);
         if (result == CUDA_SUCCESS) {
-            settle(source, kinds);
+            accept_kinds(source, kinds);
             *out_can = true;
         } else if (says_no(result)) {
             blame(source, kinds, result, "cuMemGetAllocationGranularity");
@@ -484,7 +484,7 @@ CUresult flw_source_vmm_probe(struct flw_source *source, uint64_t address, bool 
     bool is_gone = flw_answer_of(trial.answer) == FLW_ANSWER_GONE;
     *out_can = !is_gone && (trial.is_stuck || !flw_source_is_refused(trial.answer));
     if (*out_can) {
-        settle(source, kinds);
+        accept_kinds(source, kinds);
     }
     if (stream != NULL) {
         count_call(source);

@@ -352,7 +352,7 @@ void flw_plugin_trim(int device)
         if (device >= 0 && device != i) {
             continue;
         }
-        flw_graph_ids_settle(i);
+        flw_graph_ids_reap(i);
         for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
             fallow_pool *pool = flw_plugin_pool_of(&all.devices[i], (fallow_plugin_order)order);
             if (pool != NULL && fallow_pool_trim(pool, 0, trim_wait_ns(pool), NULL) != FALLOW_OK) {

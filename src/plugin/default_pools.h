@@ -90,7 +90,7 @@ bool flw_graph_ids_announce_to(struct flw_pool *pool, fallow_stream stream);
  * Makes driver calls while an id is open. */
 bool flw_graph_ids_guard(void);
 /* End captures that are over, and release those with complete work. Makes driver calls. */
-void flw_graph_ids_settle(int device);
+void flw_graph_ids_reap(int device);
 void flw_graph_ids_forget(void);     /* after a fork */
 void flw_graph_ids_lose(int device); /* after the pool was lost */
 

@@ -413,7 +413,7 @@ bool flw_graph_ids_guard(void)
     return is_capturing;
 }
 
-void flw_graph_ids_settle(int device)
+void flw_graph_ids_reap(int device)
 {
     pthread_mutex_lock(&ids.mutex);
     let_go_of_ended(device);

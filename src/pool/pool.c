@@ -246,7 +246,7 @@ static void leave_contexts(struct flw_pool *pool)
     }
 }
 
-static fallow_status settle_config(struct flw_pool *pool)
+static fallow_status resolve_config(struct flw_pool *pool)
 {
     const char *what = flw_settings_resolve(&pool->config);
     if (what != NULL) {
@@ -432,7 +432,7 @@ fallow_status flw_pool_create(const fallow_pool_config *given, const struct flw_
     if (pool == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    status = settle_config(pool);
+    status = resolve_config(pool);
     if (status != FALLOW_OK) {
         goto fail_pool;
     }

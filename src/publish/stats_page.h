@@ -111,8 +111,8 @@ enum flw_stats_page_kind {
     FLW_STATS_PAGE_STREAM, /* tracked by the pool */
     FLW_STATS_PAGE_GONE,   /* retired or lost, with blocks still allocated or memory not yet
                              complete */
-    FLW_STATS_PAGE_SHARED, /* of no single stream: free for any, of the context, or mixed */
-    FLW_STATS_PAGE_REST    /* the sum over further streams; `id` is their number */
+    FLW_STATS_PAGE_SHARED, /* of no single stream: free for any, of the context, or of several streams */
+    FLW_STATS_PAGE_REST /* the sum over further streams; `id` is their number */
 };
 
 /* Blocks count for the stream that allocated them. Counts and hits are of the present caches. */

@@ -18,10 +18,10 @@
 #include "record/array.h"
 #include "record/dump.h"
 
-#define LOOK_NS     UINT64_C(10000000) /* between two checks of the flusher, at most */
-#define FLUSH_NS    UINT64_C(40000000) /* between two small chunks, at least */
-#define FLUSH_COUNT 1000    /* records that are no small chunk: a chunk costs about 200 bytes */
-#define SETTLE_NS   1000000 /* for calls under way when the recording begins */
+#define LOOK_NS        UINT64_C(10000000) /* between two checks of the flusher, at most */
+#define FLUSH_NS       UINT64_C(40000000) /* between two small chunks, at least */
+#define FLUSH_COUNT    1000    /* records that are no small chunk: a chunk costs about 200 bytes */
+#define START_DELAY_NS 1000000 /* for calls under way when the recording begins */
 
 static void say(const struct flw_recorder *recorder, bool is_error, const char *what,
                 const char *path, const char *why)
@@ -169,7 +169,7 @@ static void fence_owners(struct flw_recorder *recorder)
         flw_ring_begin_fencing(ring);
     }
     flw_lock_release(&recorder->lock);
-    flw_asym_settle();
+    flw_asym_slow_barrier();
 }
 
 void flw_recorder_order(struct flw_recorder *recorder)
@@ -277,7 +277,7 @@ static fallow_status write_start(struct flw_recorder *recorder)
     struct harvest harvest;
     struct flw_merge_record record;
     host->look_up(host->context, &initial, &recorder->names);
-    flw_sleep_ns(SETTLE_NS);
+    flw_sleep_ns(START_DELAY_NS);
     bool is_written = gather(recorder, &harvest);
     flw_merge_skip(&harvest.merge, recorder->begin_ticks);
     flw_merge_release(&harvest.merge);

@@ -132,7 +132,7 @@ static inline uint64_t flw_ring_drop_count(const struct flw_ring *ring, uint64_t
     return is_drop ? __atomic_load_n(&words[2], __ATOMIC_RELAXED) & FLW_RING_SIZE_MAX : 0;
 }
 
-/* After the kernel refused membarrier; flw_asym_settle follows. For the reader. */
+/* After the kernel refused membarrier; flw_asym_slow_barrier follows. For the reader. */
 static inline void flw_ring_begin_fencing(struct flw_ring *ring)
 {
     __atomic_store_n(&ring->is_fenced, true, __ATOMIC_RELAXED);

@@ -116,7 +116,7 @@ static uint64_t class_of(uint64_t bytes)
 
 /* ---- time */
 
-static void settle(struct workload *w)
+static void complete_due(struct workload *w)
 {
     while (w->queue_begin < w->queue_end && w->queue[w->queue_begin].done_ns <= w->now_ns) {
         uint64_t bytes = w->queue[w->queue_begin++].bytes;
@@ -130,7 +130,7 @@ static void advance(struct workload *w, uint64_t ns)
     w->sim.advance(ns);
     w->now_ns = flw_sim_read_ledger(&w->sim).clock_ns; /* a synchronising call advances the
                                                            clock too */
-    settle(w);
+    complete_due(w);
 }
 
 /* ---- blocks */

@@ -25,7 +25,7 @@ struct worker {
     unsigned number;
     CUcontext context;
     struct held held[HELD];
-    uint64_t mixed_count, refused_count;
+    uint64_t corrupt_count, refused_count;
 };
 
 struct shared {
@@ -93,7 +93,7 @@ static void free_block(struct worker *worker, struct held *held)
     struct shared *shared = worker->shared;
     uint64_t r = next_random(worker);
     CUstream stream = shared->streams[r % STREAMS], second = shared->streams[r / 8 % STREAMS];
-    worker->mixed_count +=
+    worker->corrupt_count +=
         held->block[0] != held->mark || held->block[held->bytes - 1] != held->mark;
     if (r / 64 % 8 == 0) {
         expect(worker, fallow_host_free_idle(shared->host, held->block), "free_idle");
@@ -204,7 +204,7 @@ struct flw_host_result flw_host_run(struct flw_sim *sim, const struct flw_host_r
     result.refused_count += ledger.pinned_bytes != 0;
     result.violation_count = ledger.violation_count;
     for (unsigned i = 0; i < run->thread_count; i++) {
-        result.mixed_count += workers[i].mixed_count;
+        result.corrupt_count += workers[i].corrupt_count;
         result.refused_count += workers[i].refused_count;
     }
     result.block_count = stats.alloc_count;

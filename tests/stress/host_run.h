@@ -17,7 +17,7 @@ struct flw_host_run {
 
 struct flw_host_result {
     uint64_t violation_count; /* of the device's rules: a block was used by two at once */
-    uint64_t mixed_count;     /* blocks that held another's bytes */
+    uint64_t corrupt_count;   /* blocks that held another's bytes */
     uint64_t refused_count;   /* calls with an answer that must not be */
     uint64_t block_count, event_count;
 };

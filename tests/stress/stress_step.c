@@ -168,7 +168,7 @@ static void alloc_one(struct worker *worker)
 }
 
 /* Order the readers before home, or announce them: then another thread's free has to wait. */
-static void settle_readers(struct worker *worker, struct flw_client_block *block)
+static void order_readers(struct worker *worker, struct flw_client_block *block)
 {
     struct flw_client *client = &worker->client;
     bool announces = !block->is_captured && flw_client_chance(client, 40);
@@ -189,7 +189,7 @@ static void send_block(struct worker *worker)
     size_t index = flw_client_below(client, client->count);
     struct flw_client_block *block = &client->blocks[index];
     uint32_t shared = (uint32_t)flw_client_below(client, STRESS_SHARED_STREAMS);
-    settle_readers(worker, block);
+    order_readers(worker, block);
     flw_client_order(client, block->home, shared);
     block->home = shared;
     pthread_mutex_lock(&mailbox->mutex);

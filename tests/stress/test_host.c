@@ -27,12 +27,12 @@ static int judge(const struct flw_host_run *run, const struct flw_host_result *r
 {
     bool is_caught = result->violation_count > 0;
     bool is_fine = is_caught == (flw_host_plant != 0) && result->refused_count == 0 &&
-                   (flw_host_plant != 0 || result->mixed_count == 0);
+                   (flw_host_plant != 0 || result->corrupt_count == 0);
     printf("seed %" PRIu64 ", %u threads, fault %u: %" PRIu64 " blocks, %" PRIu64
-           " events, %" PRIu64 " violations, %" PRIu64 " mixed, %" PRIu64 " refused%s\n",
+           " events, %" PRIu64 " violations, %" PRIu64 " corrupt, %" PRIu64 " refused%s\n",
            run->seed, run->thread_count, (unsigned)flw_host_plant, result->block_count,
-           result->event_count, result->violation_count, result->mixed_count, result->refused_count,
-           is_fine ? "" : ": FAILED");
+           result->event_count, result->violation_count, result->corrupt_count,
+           result->refused_count, is_fine ? "" : ": FAILED");
     return is_fine ? 0 : 1;
 }
 

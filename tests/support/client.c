@@ -178,8 +178,8 @@ void flw_client_drop(struct flw_client *client, size_t index, struct flw_client_
 }
 
 /* Order every use before the end of `stream`, or announce it. */
-static fallow_status settle(struct flw_client *client, struct flw_client_block *block,
-                            uint32_t stream)
+static fallow_status order_uses(struct flw_client *client, struct flw_client_block *block,
+                                uint32_t stream)
 {
     uint32_t users =
         client->orders_by_context ? 0 : (block->readers | 1u << block->home) & ~(1u << stream);
@@ -209,7 +209,7 @@ fallow_status flw_client_free(struct flw_client *client, size_t index, uint32_t 
 {
     struct flw_client_block *block = &client->blocks[index];
     struct flw_client_block gone = *block;
-    fallow_status status = settle(client, block, stream);
+    fallow_status status = order_uses(client, block, stream);
     if (status != FALLOW_OK) {
         return status;
     }

@@ -47,7 +47,7 @@ struct flw_bin {
  * peak is exact with one thread. Lives as long as the pool. Synchronization: written by the
  * thread; read by any. A reset of the pool's peaks lowers the peak from any thread. */
 struct flw_account {
-    int64_t requested_bytes;      /* allocated minus freed since the last settlement */
+    int64_t requested_bytes;      /* allocated minus freed since the last flush */
     int64_t peak_requested_bytes; /* the maximum since then, or since a reset */
     uintptr_t thread;
     struct flw_account *next;

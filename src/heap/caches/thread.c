@@ -61,9 +61,9 @@ static void make_exit_key(void)
 
 static uint32_t place_of(const struct flw_thread *thread, const void *handle, CUstream stream)
 {
-    uint64_t mixed =
+    uint64_t hash =
         (uint64_t)(uintptr_t)stream * 0x9E3779B97F4A7C15ull + (uint64_t)(uintptr_t)handle;
-    return (uint32_t)((mixed * 0xD6E8FEB86659FD93ull) >> 32) >> thread->shift;
+    return (uint32_t)((hash * 0xD6E8FEB86659FD93ull) >> 32) >> thread->shift;
 }
 
 struct flw_tcache *flw_thread_find(const void *handle, CUstream stream)

@@ -32,7 +32,7 @@ const struct flw_order_ops flw_order_stream = {.name = "stream",
                                                .wait = stream_wait};
 const struct flw_order_ops flw_order_capture = {.name = "capture", .reuses_at_once = true};
 const struct flw_order_ops flw_order_released = {.name = "released capture"};
-const struct flw_order_ops flw_order_mixed = {.name = "mixed"};
+const struct flw_order_ops flw_order_no_stream = {.name = "no stream"};
 const struct flw_order_ops flw_order_unrecorded = {.name = "context, unrecorded"};
 
 struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_order_ops *ops,
@@ -155,7 +155,7 @@ static void make_unowned(struct flw_heap *heap, struct flw_domain *domain)
 
 void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
 {
-    if (heap->mixed != NULL && domain->ops == &flw_order_stream) {
+    if (heap->multi_stream != NULL && domain->ops == &flw_order_stream) {
         make_unowned(heap, domain); /* kept until now because the stream was known */
     }
     /* Uses of live blocks may name a lost stream: only a synchronisation covers them, or each
@@ -183,13 +183,13 @@ static FLW_NOINLINE void complete_lost(struct flw_heap *heap, uint64_t cover)
         struct flw_domain *domain = heap->domains[i];
         if (domain->ops == &flw_order_stream && domain->cover != 0 && domain->cover <= cover) {
             domain->cover = 0;
-            bool settles = flw_domain_complete_unsettled(heap, domain, domain->cover_seq);
-            (void)settles; /* as the caller's */
+            bool has_deferred = flw_domain_complete_only(heap, domain, domain->cover_seq);
+            (void)has_deferred; /* as the caller's */
         }
     }
 }
 
-bool flw_domain_complete_unsettled(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq)
+bool flw_domain_complete_only(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq)
 {
     if (seq <= domain->completed) {
         return false;
@@ -213,7 +213,7 @@ bool flw_domain_complete_unsettled(struct flw_heap *heap, struct flw_domain *dom
     return heap->deferred_count > 0;
 }
 
-static void settle(struct flw_heap *heap, struct flw_deferred *deferred)
+static void return_to_owner(struct flw_heap *heap, struct flw_deferred *deferred)
 {
     struct flw_domain *domain = heap->domains[deferred->domain];
     bool is_complete = deferred->own_seq != 0 && deferred->own_seq <= domain->completed;
@@ -238,12 +238,12 @@ static bool look_at(struct flw_heap *heap, struct flw_deferred *deferred)
 {
     bool is_done = !flw_heap_await_deferred(heap, deferred);
     if (is_done) {
-        settle(heap, deferred);
+        return_to_owner(heap, deferred);
     }
     return is_done;
 }
 
-static bool settle_waiting(struct flw_heap *heap, struct flw_domain *domain)
+static bool return_waiting(struct flw_heap *heap, struct flw_domain *domain)
 {
     bool any = false;
     while (domain->waiting != NULL && domain->waiting->awaits.seq <= domain->completed) {
@@ -254,7 +254,7 @@ static bool settle_waiting(struct flw_heap *heap, struct flw_domain *domain)
     return any;
 }
 
-bool flw_heap_settle_untold(struct flw_heap *heap)
+bool flw_heap_return_unnumbered(struct flw_heap *heap)
 {
     bool any = false;
     struct flw_domain *unowned = heap->domains[FLW_UNOWNED];
@@ -267,25 +267,25 @@ bool flw_heap_settle_untold(struct flw_heap *heap)
     return any;
 }
 
-bool flw_domain_settle_deferred(struct flw_heap *heap, struct flw_domain *domain)
+bool flw_domain_return_deferred(struct flw_heap *heap, struct flw_domain *domain)
 {
-    bool any = settle_waiting(heap, domain);
-    return flw_heap_settle_untold(heap) || any;
+    bool any = return_waiting(heap, domain);
+    return flw_heap_return_unnumbered(heap) || any;
 }
 
-bool flw_heap_settle_deferred(struct flw_heap *heap)
+bool flw_heap_return_deferred(struct flw_heap *heap)
 {
     bool any = false;
     for (uint32_t i = 1; i < heap->domain_end; i++) {
-        any |= settle_waiting(heap, heap->domains[i]);
+        any |= return_waiting(heap, heap->domains[i]);
     }
-    return flw_heap_settle_untold(heap) || any;
+    return flw_heap_return_unnumbered(heap) || any;
 }
 
 void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq)
 {
-    if (flw_domain_complete_unsettled(heap, domain, seq)) {
-        (void)flw_heap_settle_deferred(heap);
+    if (flw_domain_complete_only(heap, domain, seq)) {
+        (void)flw_heap_return_deferred(heap);
     }
 }
 
@@ -408,7 +408,7 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
     }
     domain->cleared = domain->seq; /* it cannot be queried any more, and no capture outlives
                                        the streams */
-    if (heap->mixed != NULL) {
+    if (heap->multi_stream != NULL) {
         make_unowned(heap, domain); /* kept memory that is complete needs no synchronisation */
     }
 }

@@ -36,18 +36,18 @@ fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *d
 /* Record that the domain has completed everything up to `seq`: that memory becomes unowned, and
  * deferred frees that wait for nothing else return to their owners. Heap lock held. */
 void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq);
-/* The same for one of several domains with deferred frees to be settled together. Returns true if
- * flw_heap_settle_deferred must follow the last of them. Heap lock held. */
-FALLOW_NODISCARD bool flw_domain_complete_unsettled(struct flw_heap *heap,
-                                                    struct flw_domain *domain, uint64_t seq);
+/* The same for one of several domains with deferred frees to be returned together. Returns true if
+ * flw_heap_return_deferred must follow the last of them. Heap lock held. */
+FALLOW_NODISCARD bool flw_domain_complete_only(struct flw_heap *heap, struct flw_domain *domain,
+                                               uint64_t seq);
 /* Return deferred frees with complete points to their owners. True if there were any. Cost: one
  * check per domain, and per free that may be complete. */
-bool flw_heap_settle_deferred(struct flw_heap *heap);
+bool flw_heap_return_deferred(struct flw_heap *heap);
 /* The same only for frees without a sequence number: those that wait for a synchronisation, or for
  * nothing. */
-bool flw_heap_settle_untold(struct flw_heap *heap);
+bool flw_heap_return_unnumbered(struct flw_heap *heap);
 /* The same for frees that wait for the domain, which has completed something. */
-bool flw_domain_settle_deferred(struct flw_heap *heap, struct flw_domain *domain);
+bool flw_domain_return_deferred(struct flw_heap *heap, struct flw_domain *domain);
 
 /* Free the place of a stream's domain that is forgotten and owns nothing. Heap lock held. */
 void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain);

@@ -372,8 +372,8 @@ static void complete_fence(struct flw_heap *heap, struct flw_domain *domain,
     flw_fence_drop(heap, taken->fence);
     if (seq <= domain->completed) { /* a synchronisation of the context was faster */
         flw_domain_free_place(heap, domain);
-    } else if (flw_domain_complete_unsettled(heap, domain, seq)) {
-        (void)flw_domain_settle_deferred(heap, domain);
+    } else if (flw_domain_complete_only(heap, domain, seq)) {
+        (void)flw_domain_return_deferred(heap, domain);
     }
 }
 

@@ -29,7 +29,7 @@ fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *dom
 enum flw_fenced {
     FLW_FENCED_NOT,  /* none recorded: impossible, or another thread is recording */
     FLW_FENCED,      /* recorded */
-    FLW_FENCED_DONE, /* already complete when queried at once: the memory is unowned or settled */
+    FLW_FENCED_DONE, /* already complete when queried at once: the memory is unowned or returned */
     FLW_FENCED_LAST  /* the same, and no other fence is outstanding */
 };
 

@@ -177,7 +177,7 @@ static fallow_status sync_all(struct flw_heap *heap)
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         struct flw_domain *domain = heap->domains[i];
         bool is_covered = domain->ops != NULL && domain->ops != &flw_order_capture &&
-                          domain != heap->withheld && (!domain->is_foreign || domain->is_lost);
+                          domain != heap->unmap_only && (!domain->is_foreign || domain->is_lost);
         /* Work that reaches a retired stream is marked with the last fence's number,
          * which stays. */
         domain->sync_seq = !is_covered ? 0 : domain->is_retired ? domain->seq - 1 : domain->seq++;
@@ -200,16 +200,16 @@ static fallow_status sync_all(struct flw_heap *heap)
         return flw_heap_refuse(heap, result, "cuCtxSynchronize");
     }
     flw_lock_acquire(&heap->lock);
-    bool settles = heap->deferred_count > 0; /* including those that nothing else completes */
+    bool has_deferred = heap->deferred_count > 0; /* including those that nothing else completes */
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         struct flw_domain *domain = heap->domains[i];
         if (domain->ops != NULL && domain->sync_seq > domain->completed) {
-            settles |= flw_domain_complete_unsettled(heap, domain, domain->sync_seq);
+            has_deferred |= flw_domain_complete_only(heap, domain, domain->sync_seq);
         }
     }
     flw_heap_end_sync_of_deferred(heap);
-    if (settles) {
-        (void)flw_heap_settle_deferred(heap);
+    if (has_deferred) {
+        (void)flw_heap_return_deferred(heap);
     }
     atomic_store(&heap->has_open_copies, false);
     flw_lock_release(&heap->lock);

@@ -114,10 +114,10 @@ static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
     }
 }
 
-/* Query one fence. True: complete; the domain is updated unless it is NULL, and *settles is set if
- * deferred frees must be settled. */
+/* Query one fence. True: complete; the domain is updated unless it is NULL, and *has_deferred is set if
+ * deferred frees must be returned. */
 static bool ask_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence,
-                      bool *settles)
+                      bool *has_deferred)
 {
     /* The lock is held on entry and exit, not in between. */
     uint64_t seq = fence->seq;
@@ -142,9 +142,9 @@ static bool ask_fence(struct flw_heap *heap, struct flw_domain *domain, struct f
     if (has_ended) {
         forget_events(heap, fence);
     }
-    if (result == CUDA_SUCCESS && settles != NULL) {
-        *settles |=
-            flw_domain_complete_unsettled(heap, domain, seq + FLW_MUTANT(COMPLETES_TOO_MUCH));
+    if (result == CUDA_SUCCESS && has_deferred != NULL) {
+        *has_deferred |=
+            flw_domain_complete_only(heap, domain, seq + FLW_MUTANT(COMPLETES_TOO_MUCH));
     } else if (result == CUDA_ERROR_CAPTURED_EVENT) {
         void_fence(heap, domain, fence);
     }
@@ -186,11 +186,11 @@ static bool clear_rest(struct flw_heap *heap, struct flw_domain *domain)
 /* Query the oldest fences before that sequence number until one is incomplete. True if any was
  * complete. */
 static bool ask_oldest(struct flw_heap *heap, struct flw_domain *domain, uint64_t seq,
-                       bool *settles)
+                       bool *has_deferred)
 {
     unsigned n = 0;
     while (n < 16 && domain->oldest != NULL && domain->oldest->seq < seq &&
-           ask_fence(heap, domain, domain->oldest, settles)) {
+           ask_fence(heap, domain, domain->oldest, has_deferred)) {
         n++;
     }
     return n > 0;
@@ -202,7 +202,7 @@ static bool ask_oldest(struct flw_heap *heap, struct flw_domain *domain, uint64_
  * only if all fences that may be queried are complete; before that no newer one is. (Memory is
  * transferred in the order and portions in which it was freed: transfers in bulk held up to 3 %
  * more on recorded traces.) Returns true if anything completed. */
-static bool poll_domain(struct flw_heap *heap, struct flw_domain *domain, bool *settles)
+static bool poll_domain(struct flw_heap *heap, struct flw_domain *domain, bool *has_deferred)
 {
     struct flw_fence *newest = newest_cleared(domain);
     bool may_be_done = !flw_domain_has_uncleared(domain), any = false;
@@ -215,33 +215,33 @@ static bool poll_domain(struct flw_heap *heap, struct flw_domain *domain, bool *
         return false;
     }
     if (domain->is_behind && domain->oldest != NULL && domain->oldest != newest) {
-        any = ask_fence(heap, domain, domain->oldest, settles);
+        any = ask_fence(heap, domain, domain->oldest, has_deferred);
         newest = newest_cleared(domain);
     }
     if (newest == NULL || (domain->is_behind && !any && domain->oldest != newest)) {
         return any;
     }
     uint64_t seq = newest->seq;
-    bool is_done = may_be_done && ask_fence(heap, domain, newest, settles);
+    bool is_done = may_be_done && ask_fence(heap, domain, newest, has_deferred);
     domain->is_behind = !is_done;
-    return is_done || ask_oldest(heap, domain, seq, settles) || any;
+    return is_done || ask_oldest(heap, domain, seq, has_deferred) || any;
 }
 
 /* The lock is held on entry and exit, not in between. */
 static bool poll(struct flw_heap *heap)
 {
-    bool any = false, settles = false;
+    bool any = false, has_deferred = false;
     bool may_ask = heap->context_order == NULL || !flw_captures_are_open();
     for (uint32_t i = 1;
          heap->standing.oldest != NULL && i < heap->domain_end && !flw_heap_is_lost(heap); i++) {
         struct flw_domain *domain = heap->domains[i];
         if (domain->ops != NULL && domain->newest != NULL && may_ask &&
             domain->unready_look != heap->standing.look) {
-            any |= poll_domain(heap, domain, &settles);
+            any |= poll_domain(heap, domain, &has_deferred);
         }
     }
-    settles |= heap->deferred_count > 0; /* some wait to be checked */
-    return (settles && flw_heap_settle_deferred(heap)) || any;
+    has_deferred |= heap->deferred_count > 0; /* some wait to be checked */
+    return (has_deferred && flw_heap_return_deferred(heap)) || any;
 }
 
 uint64_t flw_heap_begin_look(struct flw_heap *heap)
@@ -313,11 +313,11 @@ static struct flw_fence *leap(struct flw_fence *fence)
 
 /* Query the held fence. True if complete. The lock is held on entry and exit, not in between. */
 static bool ask_held(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence,
-                     bool *settles)
+                     bool *has_deferred)
 {
     fence->use_count++;
     bool is_clear = fence->seq <= domain->cleared || clear_rest(heap, domain);
-    bool is_done = is_clear && !fence->is_unlinked && ask_fence(heap, domain, fence, settles);
+    bool is_done = is_clear && !fence->is_unlinked && ask_fence(heap, domain, fence, has_deferred);
     domain->done_asks = is_done ? domain->done_asks + 1 : 0;
     release_fence(heap, fence);
     return is_done;
@@ -325,13 +325,13 @@ static bool ask_held(struct flw_heap *heap, struct flw_domain *domain, struct fl
 
 /* The same for a later fence that covers it; false if there is none. */
 static bool ask_ahead(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence,
-                      bool *settles)
+                      bool *has_deferred)
 {
     struct flw_fence *ahead = leap(fence);
     if (ahead == fence) {
         return false;
     }
-    bool is_done = ask_held(heap, domain, ahead, settles);
+    bool is_done = ask_held(heap, domain, ahead, has_deferred);
     unsigned from = domain->leap_from;
     domain->leap_from = is_done ? from / 2 : flw_min(2 * from + 1, LEAP_FROM_MOST);
     return is_done;
@@ -340,21 +340,21 @@ static bool ask_ahead(struct flw_heap *heap, struct flw_domain *domain, struct f
 struct flw_domain *flw_heap_ask_one(struct flw_heap *heap, bool may_leap)
 {
     struct flw_domain *domain = NULL;
-    bool is_done = false, settles = false;
+    bool is_done = false, has_deferred = false;
     flw_lock_acquire(&heap->lock);
     struct flw_fence *fence = flw_heap_is_lost(heap) ? NULL : fence_to_ask(heap);
     if (fence != NULL) {
         domain = fence->domain;
         fence->use_count++;
-        is_done = (may_leap && ask_ahead(heap, domain, fence, &settles)) ||
-                  ask_held(heap, domain, fence, &settles);
+        is_done = (may_leap && ask_ahead(heap, domain, fence, &has_deferred)) ||
+                  ask_held(heap, domain, fence, &has_deferred);
         if (!fence->is_unlinked) {
             note_answer(heap, fence);
         }
         release_fence(heap, fence);
     }
-    if (settles) {
-        (void)flw_domain_settle_deferred(heap, domain);
+    if (has_deferred) {
+        (void)flw_domain_return_deferred(heap, domain);
     }
     if (FLW_MUTANT(ASKED_COMPLETES_ANOTHER) && is_done && heap->standing.oldest != NULL) {
         flw_domain_complete(heap, heap->standing.oldest->domain, heap->standing.oldest->seq);

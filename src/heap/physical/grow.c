@@ -178,11 +178,12 @@ static void keep_mapped(struct flw_heap *heap, struct stock *stock, struct flw_s
         struct flw_span *rest =
             units < hole->u.run.unit_count ? flw_run_split(heap, hole, units) : NULL;
         bool is_cut = rest != NULL || units == hole->u.run.unit_count;
-        struct flw_domain *withheld = handle != NULL ? flw_heap_withheld(heap) : NULL;
+        struct flw_domain *unmap_only = handle != NULL ? flw_heap_unmap_only(heap) : NULL;
         if (is_cut && handle == NULL) {
             flw_run_put_back_unmapped(heap, hole);
-        } else if (is_cut && withheld != NULL) {
-            flw_heap_put_run_at_point(heap, withheld->index, flw_domain_free_seq(withheld), hole);
+        } else if (is_cut && unmap_only != NULL) {
+            flw_heap_put_run_at_point(heap, unmap_only->index, flw_domain_free_seq(unmap_only),
+                                      hole);
         }
         hole = rest;
     }
@@ -323,7 +324,7 @@ static void note_answer(struct flw_heap *heap, const struct flw_grow_request *re
     if (status == FALLOW_OK || status == FALLOW_OUT_OF_MEMORY) {
         flw_refusal_end(&heap->refused, asked_bytes);
     } else if (status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED) {
-        flw_refusal_note(&heap->refused, refused_bytes, request->insists);
+        flw_refusal_note(&heap->refused, refused_bytes, request->skips_backoff);
     }
 }
 
@@ -367,7 +368,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
     }
     bool is_allowed = reserved + stock.new_bytes <= room || stock.new_bytes == 0;
     uint64_t asked_bytes = largest_new(&stock);
-    bool is_spared = is_planned && is_allowed && !request->insists &&
+    bool is_spared = is_planned && is_allowed && !request->skips_backoff &&
                      flw_refusal_spares(&heap->refused, asked_bytes);
     if (!is_planned || !is_allowed || is_spared || !flw_place_set_aside(heap, &place)) {
         put_back_stock(heap, &stock);
@@ -395,7 +396,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
     if (status == FALLOW_OK) {
         flw_heap_note_peak(heap);
         publish_stock(heap, &stock, place.map_begin);
-        *out_run = flw_place_settle(heap, &place);
+        *out_run = flw_place_commit(heap, &place);
         if (request->is_dedicated && *out_run != NULL) {
             (*out_run)->u.run.is_dedicated = true;
         }
@@ -508,7 +509,8 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     bool has_extra = bytes > needed_segment_bytes(heap, request);
     uint64_t room = flw_min(request->budget_bytes, heap->limit_bytes);
     bool is_allowed = atomic_load(&heap->reserved_bytes) + counted_bytes <= room;
-    bool is_spared = is_allowed && !request->insists && flw_refusal_spares(&heap->refused, bytes);
+    bool is_spared =
+        is_allowed && !request->skips_backoff && flw_refusal_spares(&heap->refused, bytes);
     is_allowed = is_allowed && !is_spared;
     struct flw_segment *segment = is_allowed ? flw_heap_new_segment(heap) : NULL;
     struct flw_span *edge = segment != NULL ? flw_page_map_new_run(&heap->map) : NULL;

@@ -133,25 +133,25 @@ void flw_segment_unlink(struct flw_heap *heap, struct flw_segment *segment)
     }
 }
 
-/* ---- withheld memory */
+/* ---- memory that can only be unmapped */
 
-struct flw_domain *flw_heap_withheld(struct flw_heap *heap)
+struct flw_domain *flw_heap_unmap_only(struct flw_heap *heap)
 {
-    if (heap->withheld ==
+    if (heap->unmap_only ==
         NULL) { /* always complete, and never completed itself, so no domain gets the memory */
-        heap->withheld = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
-        if (heap->withheld != NULL) {
-            heap->withheld->is_known = true;
-            heap->withheld->is_retired = true;
-            heap->withheld->seq++;
+        heap->unmap_only = flw_domain_create(heap, &flw_order_no_stream, NULL, NULL, 0);
+        if (heap->unmap_only != NULL) {
+            heap->unmap_only->is_known = true;
+            heap->unmap_only->is_retired = true;
+            heap->unmap_only->seq++;
         }
     }
-    return heap->withheld;
+    return heap->unmap_only;
 }
 
 bool flw_heap_mark_exported(struct flw_heap *heap, struct flw_handle *handle)
 {
-    if (flw_heap_withheld(heap) == NULL) {
+    if (flw_heap_unmap_only(heap) == NULL) {
         return false;
     }
     if (!handle->is_exported) {

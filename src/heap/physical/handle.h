@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the physical handles that growth, release and sleep share: mapped, idle and withheld ones,
+ * Owns: the physical handles that growth, release and sleep share: mapped, idle and unmap-only ones,
  * the sums of their bytes, and the record of refused requests. Heap lock held, except for the row. */
 #ifndef FLW_HEAP_PHYSICAL_HANDLE_H
 #define FLW_HEAP_PHYSICAL_HANDLE_H
@@ -50,11 +50,11 @@ void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct
  * addresses to others: units that are not 0 are the pool's. Heap lock held. */
 void flw_segment_unlink(struct flw_heap *heap, struct flw_segment *segment);
 
-/* ---- withheld memory */
+/* ---- memory that can only be unmapped */
 
-/* Return the domain heap.withheld, creating it if necessary. NULL: no host memory.
+/* Return the domain heap.unmap_only, creating it if necessary. NULL: no host memory.
  * Heap lock held. */
-struct flw_domain *flw_heap_withheld(struct flw_heap *heap);
+struct flw_domain *flw_heap_unmap_only(struct flw_heap *heap);
 /* Mark a handle that importers may have from now on. False: no host memory. Heap lock held. */
 bool flw_heap_mark_exported(struct flw_heap *heap, struct flw_handle *handle);
 void flw_heap_unmark_exported(struct flw_heap *heap, struct flw_handle *handle);

@@ -34,7 +34,7 @@ struct flw_grow_request {
     bool is_single_handle;         /* one whole handle or segment for this run alone */
     bool is_dedicated;             /* with is_single_handle, or in context order: a dedicated run */
     bool is_exact;                 /* no more than the need */
-    bool insists;                  /* call the driver even after a refusal of this size */
+    bool skips_backoff;            /* call the driver even after a refusal of this size */
 };
 /* Adopt the memory that the probe could not release: it is unmapped, allocated or released later.
  * Heap lock held; no other thread has the heap yet. */
@@ -87,7 +87,7 @@ uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes, uint6
 /* True if there is a segment that flw_heap_release_idle would release. Takes the heap lock. */
 bool flw_heap_has_idle_segment(struct flw_heap *heap);
 /* Release a LIVE dedicated run now; the caller guarantees that no work uses it. If the driver
- * refuses, the run moves to heap->withheld, which must exist. False: the device is lost. */
+ * refuses, the run moves to heap->unmap_only, which must exist. False: the device is lost. */
 bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run);
 /* Release exported handles of blocks that are freed and complete; those that the driver refuses
  * stay for the next call. */

@@ -154,7 +154,7 @@ bool flw_place_would_serve(const struct flw_heap *heap, const struct flw_grow_re
     return bytes <= room - flw_min(room, reserved) + atomic_load(&heap->idle_bytes);
 }
 
-/* ---- set aside, restore, settle */
+/* ---- set aside, restore, commit */
 
 void flw_run_set_busy(struct flw_heap *heap, struct flw_span *run)
 {
@@ -288,7 +288,7 @@ static struct flw_span *set_live(struct flw_heap *heap, struct flw_span *run, ui
     return run;
 }
 
-static struct flw_span *settle_growable(struct flw_heap *heap, struct flw_growable *growable,
+static struct flw_span *commit_growable(struct flw_heap *heap, struct flw_growable *growable,
                                         struct flw_span *run)
 {
     if (growable->block != NULL) {
@@ -299,10 +299,10 @@ static struct flw_span *settle_growable(struct flw_heap *heap, struct flw_growab
     return run;
 }
 
-struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placement *place)
+struct flw_span *flw_place_commit(struct flw_heap *heap, const struct flw_placement *place)
 {
     if (place->growable != NULL) {
-        return settle_growable(heap, place->growable, place->hole);
+        return commit_growable(heap, place->growable, place->hole);
     }
     uint32_t front_owner = place->left != NULL ? place->left->u.run.owner : FLW_UNOWNED;
     uint64_t front_seq = place->left != NULL ? place->left->u.run.seq : 0;
@@ -341,7 +341,7 @@ static bool is_idle(const struct flw_heap *heap, const struct flw_span *run)
 {
     const struct flw_domain *owner = heap->domains[run->u.run.owner];
     return (run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_DEDICATED) &&
-           owner != heap->withheld &&
+           owner != heap->unmap_only &&
            (run->u.run.owner == FLW_UNOWNED || is_complete_dedicated(heap, run) ||
             (flw_domain_keeps(heap, owner) && run->u.run.seq <= owner->completed));
 }
@@ -367,8 +367,8 @@ struct flw_span *flw_run_cut_shared(struct flw_heap *heap, struct flw_span *part
             return NULL;
         }
         if (whole != NULL) {
-            whole->u.run.owner = heap->mixed->index;
-            whole->u.run.seq = heap->mixed->completed;
+            whole->u.run.owner = heap->multi_stream->index;
+            whole->u.run.seq = heap->multi_stream->completed;
         }
         whole = flw_run_absorb(heap, whole, part);
     }

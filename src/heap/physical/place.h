@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the place of a growth: address space with the fewest missing pages, set aside during the
- * driver call, then restored or settled; and memory set aside for unmapping. Heap lock held. */
+ * driver call, then restored or committed; and memory set aside for unmapping. Heap lock held. */
 #ifndef FLW_HEAP_PHYSICAL_PLACE_H
 #define FLW_HEAP_PHYSICAL_PLACE_H
 
@@ -51,6 +51,6 @@ bool flw_place_would_serve(const struct flw_heap *heap, const struct flw_grow_re
 bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place);
 /* Make the mapped pieces one LIVE run [begin, end) and the rest before and after free. For a growable block the whole
  * hole joins the block. NULL: host memory ran out; all pieces are free. */
-struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placement *place);
+struct flw_span *flw_place_commit(struct flw_heap *heap, const struct flw_placement *place);
 
 #endif

@@ -162,7 +162,7 @@ static fallow_status extend(struct flw_heap *heap, const struct flw_grow_request
     uint64_t need_bytes = flw_align_up(units << FLW_UNIT_LOG2, range_grain(heap));
     flw_lock_acquire(&heap->lock);
     bool may_ask = ranges->window_bytes == FLW_ADDRESS_SPACE_BYTES &&
-                   (request->insists || !flw_refusal_spares(&ranges->refused, need_bytes));
+                   (request->skips_backoff || !flw_refusal_spares(&ranges->refused, need_bytes));
     flw_lock_release(&heap->lock);
     if (!may_ask) {
         return FALLOW_OUT_OF_MEMORY;
@@ -177,7 +177,7 @@ static fallow_status extend(struct flw_heap *heap, const struct flw_grow_request
         flw_refusal_end(&ranges->refused, need_bytes);
         is_added = add_range(heap, &range);
     } else {
-        flw_refusal_note(&ranges->refused, need_bytes, request->insists);
+        flw_refusal_note(&ranges->refused, need_bytes, request->skips_backoff);
         atomic_store(&ranges->refused_answer, (int)result);
     }
     flw_lock_release(&heap->lock);
@@ -244,7 +244,7 @@ fallow_status flw_ranges_make_place(struct flw_heap *heap, const struct flw_grow
     if (status == FALLOW_OUT_OF_MEMORY && take_back_reserved(heap, request)) {
         return FALLOW_OK;
     }
-    bool may_unmap = status == FALLOW_OUT_OF_MEMORY && request->insists;
+    bool may_unmap = status == FALLOW_OUT_OF_MEMORY && request->skips_backoff;
     return may_unmap && flw_heap_unmap_idle(heap, UINT64_MAX, false) > 0 ? FALLOW_OK : status;
 }
 
@@ -302,7 +302,7 @@ fallow_status flw_growable_reserve(struct flw_heap *heap, uint64_t most_bytes, u
                                        .align_units = reserved_align_units(heap),
                                        .budget_bytes = UINT64_MAX,
                                        .is_single_handle = true,
-                                       .insists = true};
+                                       .skips_backoff = true};
     *out = (struct flw_growable){NULL, NULL};
     fallow_status status = heap->source.ops->remaps ? FALLOW_OK : FALLOW_NOT_SUPPORTED;
     bool is_last = false;

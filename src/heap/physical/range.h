@@ -17,7 +17,7 @@ CUresult flw_ranges_begin(struct flw_heap *heap, uint64_t device_bytes, uint64_t
 /* Create the first range's runs, once there are tables. False: no host memory. */
 bool flw_ranges_open(struct flw_heap *heap);
 /* Make room for a request that fits no free place: reserve a further range; if the driver refuses
- * and the request insists, unmap all idle memory, so that the addresses can join. OK: searching
+ * and the request skips the back-off, unmap all idle memory, so that the addresses can join. OK: searching
  * again is worthwhile. Makes driver calls. */
 fallow_status flw_ranges_make_place(struct flw_heap *heap, const struct flw_grow_request *request);
 /* Free all ranges. Returns the result of a refusal, after which the range stays. In a driver

@@ -7,13 +7,13 @@
 #include "heap/physical/place.h"
 #include "heap/space/run.h"
 
-/* True if a segment is idle as a whole, or withheld. Heap lock held. */
+/* True if a segment is idle as a whole, or unmap-only. Heap lock held. */
 static bool is_idle_segment(const struct flw_heap *heap, const struct flw_segment *segment)
 {
     const struct flw_span *run = segment->edge->u.run.right;
-    bool is_withheld = heap->withheld != NULL && run->u.run.state == FLW_RUN_FREE &&
-                       run->u.run.owner == heap->withheld->index;
-    return is_withheld ||
+    bool is_unmap_only = heap->unmap_only != NULL && run->u.run.state == FLW_RUN_FREE &&
+                         run->u.run.owner == heap->unmap_only->index;
+    return is_unmap_only ||
            flw_run_is_idle_until(heap, run, segment->begin_unit + (uint64_t)segment->unit_count);
 }
 
@@ -38,7 +38,7 @@ static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct fl
         flw_run_set_busy(heap, run);
         return run;
     }
-    return heap->mixed == NULL ? NULL : flw_run_cut_shared(heap, run, begin, end);
+    return heap->multi_stream == NULL ? NULL : flw_run_cut_shared(heap, run, begin, end);
 }
 
 /* Release an unlinked segment (the one run is BUSY); return the bytes counted for it. If the
@@ -99,7 +99,7 @@ bool flw_heap_has_idle_segment(struct flw_heap *heap)
 
 /* Turn a LIVE dedicated run into free, unowned memory that is set aside; return the segment. Heap
  * lock held. */
-static struct flw_segment *withhold_dedicated(struct flw_heap *heap, struct flw_span *run)
+static struct flw_segment *make_unmap_only(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_segment *segment = heap->segments.newest;
     while (segment->begin_unit != run->u.run.begin_unit) {
@@ -108,8 +108,8 @@ static struct flw_segment *withhold_dedicated(struct flw_heap *heap, struct flw_
     heap->live_run_bytes -= flw_run_bytes(run);
     flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
     run->u.run.state = FLW_RUN_BUSY;
-    run->u.run.owner = heap->withheld->index;
-    run->u.run.seq = flw_domain_free_seq(heap->withheld);
+    run->u.run.owner = heap->unmap_only->index;
+    run->u.run.seq = flw_domain_free_seq(heap->unmap_only);
     return segment;
 }
 
@@ -118,7 +118,7 @@ bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run)
     struct flw_driver_section section;
     bool is_inside = flw_heap_enter_driver(heap, &section);
     flw_lock_acquire(&heap->lock);
-    struct flw_segment *segment = withhold_dedicated(heap, run);
+    struct flw_segment *segment = make_unmap_only(heap, run);
     if (is_inside) {
         flw_segment_unlink(heap, segment);
     } else {

@@ -119,7 +119,7 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
     }
 }
 
-/* Plan cuts of withheld memory, then unowned memory, then, if complete memory keeps its owner, the
+/* Plan cuts of unmap-only memory, then unowned memory, then, if complete memory keeps its owner, the
  * owners'. Heap lock held. */
 static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, const struct flw_placement *place,
                       struct cuts *cuts)
@@ -127,11 +127,11 @@ static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, const struct f
     uint32_t unowned = FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_UNOWNED;
     cuts->count = cuts->handle_count = cuts->whole_count = 0;
     cuts->bytes = cuts->given_bytes = 0;
-    if (heap->withheld != NULL) {
-        cut_idle(heap, heap->withheld, want_bytes, place, cuts);
+    if (heap->unmap_only != NULL) {
+        cut_idle(heap, heap->unmap_only, want_bytes, place, cuts);
     }
     cut_idle(heap, heap->domains[unowned], want_bytes, place, cuts);
-    if (heap->mixed != NULL) {
+    if (heap->multi_stream != NULL) {
         cut_idle_shared(heap, want_bytes, cuts);
     }
 }
@@ -399,7 +399,7 @@ void flw_heap_forget_idle(struct flw_heap *heap)
     while (cuts.count > 0) {
         cuts = (struct cuts){0};
         cut_idle(heap, heap->domains[FLW_UNOWNED], UINT64_MAX, &nowhere, &cuts);
-        if (heap->mixed != NULL) {
+        if (heap->multi_stream != NULL) {
             cut_idle_shared(heap, UINT64_MAX, &cuts);
         }
         for (uint32_t i = 0; i < cuts.count; i++) {
@@ -492,7 +492,7 @@ void flw_heap_release_exported(struct flw_heap *heap)
     struct cuts cuts = {.count = 1};
     struct flw_driver_section section;
     flw_lock_acquire(&heap->lock);
-    bool has_runs = heap->withheld != NULL && flw_domain_has_runs(heap->withheld);
+    bool has_runs = heap->unmap_only != NULL && flw_domain_has_runs(heap->unmap_only);
     struct flw_handle *kept = take_idle_exported(heap);
     if (kept != NULL) {
         flw_handle_link_idle(heap, kept);
@@ -510,7 +510,7 @@ void flw_heap_release_exported(struct flw_heap *heap)
     while (has_runs && cuts.count > 0 && !cuts.is_refused && !flw_heap_is_lost(heap)) {
         cuts = (struct cuts){0};
         flw_lock_acquire(&heap->lock);
-        cut_idle(heap, heap->withheld, UINT64_MAX, &nowhere, &cuts);
+        cut_idle(heap, heap->unmap_only, UINT64_MAX, &nowhere, &cuts);
         flw_lock_release(&heap->lock);
         (void)unmap_cuts(heap, &cuts);
     }

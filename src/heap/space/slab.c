@@ -456,7 +456,7 @@ static void note_owners(struct flw_heap *heap, unsigned class_index)
         for (; batch != NULL; batch = batch->next) {
             for (uint32_t i = 0; i < batch->count; i++) {
                 uint32_t *owner = &flw_slot_span(&heap->map, batch->slots[i])->u.slab.owner;
-                *owner = *owner == FLW_UNOWNED || *owner == d ? d : heap->mixed->index;
+                *owner = *owner == FLW_UNOWNED || *owner == d ? d : heap->multi_stream->index;
             }
         }
     }
@@ -464,9 +464,9 @@ static void note_owners(struct flw_heap *heap, unsigned class_index)
 
 static uint32_t owner_of(const struct flw_heap *heap, const struct flw_slab_part *part)
 {
-    return heap->mixed != NULL      ? part->owner
-           : part->point_count == 1 ? part->points[0].domain
-                                    : FLW_UNOWNED;
+    return heap->multi_stream != NULL ? part->owner
+           : part->point_count == 1   ? part->points[0].domain
+                                      : FLW_UNOWNED;
 }
 
 /* Memory that waits for several domains needs a fence of each. */
@@ -495,7 +495,7 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
         }
     }
     part->point_count = (uint16_t)live;
-    uint32_t owner = owner_of(heap, part), kept = heap->mixed != NULL ? owner : FLW_UNOWNED;
+    uint32_t owner = owner_of(heap, part), kept = heap->multi_stream != NULL ? owner : FLW_UNOWNED;
     if (live > 1 || part->points_overflowed || (live == 1 && part->points[0].domain != owner)) {
         deferred = flw_heap_new_deferred(heap);
         if (deferred == NULL) {
@@ -568,7 +568,7 @@ bool flw_heap_reclaim_slabs(struct flw_heap *heap)
     if (flw_class_set_next(&heap->slabs.with_empty, 0) == FLW_CLASS_COUNT) {
         return false;
     }
-    if (heap->mixed != NULL) {
+    if (heap->multi_stream != NULL) {
         FLW_EACH_CLASS (c, &heap->slabs.with_empty) {
             note_owners(heap, c);
         }

@@ -47,8 +47,8 @@ extern const struct flw_order_ops flw_order_released;
 extern const struct flw_order_ops flw_order_context;
 /* The same if the driver cannot record a context: only a synchronisation completes work. */
 extern const struct flw_order_ops flw_order_unrecorded;
-/* Of no stream: heap.mixed. */
-extern const struct flw_order_ops flw_order_mixed;
+/* Of no stream: heap.multi_stream. */
+extern const struct flw_order_ops flw_order_no_stream;
 
 /* A recorded event and the sequence numbers that it covers; in two lists while outstanding (struct
  * flw_standing).

@@ -4,8 +4,8 @@
  *
  * A refusal usually lasts (a permission, a kind of machine), and repeating it would cost every
  * request driver calls. So growths like the refused one back off: after the first refusal 0 of
- * them are skipped, then 1, 3, 7 and so on. A caller that would fail otherwise insists on a call;
- * any other result ends the back-off. Only if something must be released to the driver first, and
+ * them are skipped, then 1, 3, 7 and so on. A caller that would fail otherwise skips the
+ * back-off; any other result ends the back-off. Only if something must be released to the driver first, and
  * may not be available again, does such a request take its turn with the others. */
 #ifndef FLW_HEAP_STATE_REFUSAL_H
 #define FLW_HEAP_STATE_REFUSAL_H
@@ -38,12 +38,12 @@ static inline bool flw_refusal_spares(struct flw_refused_growth *refused, uint64
     return is_spared;
 }
 
-/* Record a refusal. A growth that insisted does not lengthen the back-off of the others. */
+/* Record a refusal. A growth that skips the back-off does not lengthen the back-off of the others. */
 static inline void flw_refusal_note(struct flw_refused_growth *refused, uint64_t bytes,
-                                    bool is_insisted)
+                                    bool skips_backoff)
 {
     bool is_again = flw_refusal_covers(refused, bytes);
-    if (is_again && !is_insisted) {
+    if (is_again && !skips_backoff) {
         uint32_t spares = 2 * refused->spares + 1;
         refused->spares =
             spares < FLW_REFUSAL_SPARES_MOST ? spares : (uint32_t)FLW_REFUSAL_SPARES_MOST;

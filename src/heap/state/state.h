@@ -227,14 +227,15 @@ struct flw_heap {
     uint64_t deferred_bytes, deferred_count;
     _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses without a fence
                                                                  yet */
-    struct flw_domain *mixed; /* NULL: complete memory is unowned. Otherwise it stays with the
+    struct flw_domain
+        *multi_stream; /* NULL: complete memory is unowned. Otherwise it stays with the
                                   stream while the stream lives, and memory shared by blocks of
                                   several streams is this domain's, which serves nothing. Only
                                   unmapped does either reach another stream */
     /* Owns memory that must be unmapped before any domain may get it, and serves nothing:
      * exported, freed and complete memory, and memory mapped without access because the driver
      * refused to unmap it. NULL: nothing yet. */
-    struct flw_domain *withheld;
+    struct flw_domain *unmap_only;
     /* Context order (NULL, 0 elsewhere): the domain; the owner of complete dedicated runs; size
      * from which a request is a dedicated run; bytes freed since the last epoch was closed. */
     struct flw_domain *context_order, *dedicated;
@@ -443,7 +444,7 @@ static inline void flw_domain_want_fence(struct flw_heap *heap, struct flw_domai
 /* True if complete memory of the domain stays its own. Heap lock held. */
 static inline bool flw_domain_keeps(const struct flw_heap *heap, const struct flw_domain *domain)
 {
-    return FLW_UNLIKELY(heap->mixed != NULL) && domain->is_known;
+    return FLW_UNLIKELY(heap->multi_stream != NULL) && domain->is_known;
 }
 
 static inline bool flw_point_is_complete(const struct flw_heap *heap, const struct flw_point *point)

@@ -126,7 +126,7 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
     refill(pool, cache, class_index, slots, need.count - 1);
     give_missed(cache, slots[need.count - 1], request->size_bytes, out_ptr);
     flw_lock_release(&cache->lock);
-    flw_pool_settle(pool, cache->hot.account);
+    flw_pool_flush_account(pool, cache->hot.account);
     return FALLOW_OK;
 }
 
@@ -156,7 +156,7 @@ static void give_run(struct flw_pool *pool, struct flw_tcache *cache, struct flw
     }
     give_missed(cache, flw_span_slot(&pool->heap.map, run, 0), request->size_bytes, out_ptr);
     flw_lock_release(&cache->lock);
-    flw_pool_settle(pool, cache->hot.account);
+    flw_pool_flush_account(pool, cache->hot.account);
 }
 
 static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
@@ -472,7 +472,7 @@ static void resize(struct flw_pool *pool, struct flw_tcache *cache, struct flw_g
     flw_pool_account(cache->hot.account, (int64_t)(request->size_bytes - requested));
     flw_slot_set_allocation(slot, allocation - requested + request->size_bytes);
     flw_lock_release(&cache->lock);
-    flw_pool_settle(pool, cache->hot.account);
+    flw_pool_flush_account(pool, cache->hot.account);
     event.size_bytes = request->size_bytes;
     event.tag = request->tag;
     flw_pool_tell(pool, FLW_TRACE_ALLOC, cache->domain, event);

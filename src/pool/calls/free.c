@@ -54,7 +54,7 @@ static void free_slot(struct flw_pool *pool, struct flw_tcache *cache, struct fl
     flw_pool_account(cache->hot.account, -(int64_t)flw_allocation_bytes(slot->allocation));
     bin->slots[bin->count++] = slot;
     flw_lock_release(&cache->lock);
-    flw_pool_settle(pool, cache->hot.account);
+    flw_pool_flush_account(pool, cache->hot.account);
 }
 
 static void free_run(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *run,
@@ -79,7 +79,7 @@ static void free_run(struct flw_pool *pool, struct flw_tcache *cache, struct flw
     }
     flw_lock_release(&pool->heap.lock);
     flw_lock_release(&cache->lock);
-    flw_pool_settle(pool, cache->hot.account);
+    flw_pool_flush_account(pool, cache->hot.account);
 }
 
 /* Defer a block that other streams still use, or that was freed inside a capture. */
@@ -171,7 +171,7 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
  * otherwise finds nothing to move. So for half a peak of freed bytes after a growth there is a
  * fence per thirty-second of the peak (measured on the recorded traces at a lag of 200 events:
  * 1.03 and 1.04 times the requested bytes instead of 1.08 and 1.06). A repeating step does not
- * grow and so records none; nor does a settled pool after the last growth. */
+ * grow and so records none; nor does a pool in its steady state after the last growth. */
 #define FENCES_MOST 16
 
 bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache)
@@ -184,8 +184,8 @@ bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache)
     cache->fence_left_bytes = (int64_t)step;
     if (FLW_UNLIKELY(grows != cache->fence_grow_count)) {
         cache->fence_grow_count = grows;
-        bool is_settled = grows == atomic_load(&pool->budget.settled_grows);
-        cache->fence_credits = is_settled ? 0 : flw_clamp(peak / 2 / step, 2, FENCES_MOST);
+        bool is_steady = grows == atomic_load(&pool->budget.steady_grows);
+        cache->fence_credits = is_steady ? 0 : flw_clamp(peak / 2 / step, 2, FENCES_MOST);
     }
     return cache->fence_credits != 0 &&
            (cache->domain->own_thread_only || !flw_pool_leaves_fences(pool));
@@ -261,7 +261,7 @@ static fallow_status free_claimed(struct flw_pool *pool, struct flw_tcache *cach
         }
         flw_pool_account(cache->hot.account, -(int64_t)flw_allocation_bytes(slot->allocation));
         flw_lock_release(&cache->lock);
-        flw_pool_settle(pool, cache->hot.account);
+        flw_pool_flush_account(pool, cache->hot.account);
         if (!is_exported) {
             return hold_back(pool, cache->domain, slot, &side);
         }

@@ -19,13 +19,13 @@
 #include "pool/streams/bounds.h"
 #include "pool/streams/uses.h"
 
-/* An account may be this far from the last settlement before a call that takes a lock anyway
- * settles it. (A request that raises the pool's peak settles at once.) */
-#define UNSETTLED_MOST ((int64_t)(64 * FLW_MIB))
+/* An account may be this far from the last flush before a call that takes a lock anyway
+ * flushes it. (A request that raises the pool's peak flushes at once.) */
+#define UNFLUSHED_MOST ((int64_t)(64 * FLW_MIB))
 
 static inline bool has_moved_far(const struct flw_account *account)
 {
-    return account->requested_bytes > UNSETTLED_MOST || account->requested_bytes < -UNSETTLED_MOST;
+    return account->requested_bytes > UNFLUSHED_MOST || account->requested_bytes < -UNFLUSHED_MOST;
 }
 
 static inline bool raises_peak(const struct flw_pool *pool, const struct flw_account *account)
@@ -65,7 +65,7 @@ static FLW_INLINE fallow_status take_and(size_t size_bytes, void **out_ptr,
     flw_asym_leave(&cache->hot.asym);
     atomic_fetch_add_explicit(&pool->climbs.count[FLW_STAGE_OWN], 1, memory_order_relaxed);
     if (FLW_UNLIKELY(has_moved_far(account) || raises_peak(pool, account))) {
-        flw_pool_settle(pool, account);
+        flw_pool_flush_account(pool, account);
     }
     return FALLOW_OK;
 }
@@ -128,7 +128,7 @@ static FLW_NOINLINE fallow_status keep_up(struct flw_tcache *cache, bool earns_f
     struct flw_pool *pool = cache->pool;
     if (pool != NULL) {
         struct flw_driver_section section;
-        flw_pool_settle(pool, cache->hot.account);
+        flw_pool_flush_account(pool, cache->hot.account);
         flw_heap_hold_driver(&pool->heap, &section);
         flw_pool_keep_up(pool, cache, earns_fence);
         flw_heap_leave_driver(&pool->heap, &section);
@@ -149,7 +149,7 @@ static FLW_INLINE fallow_status end_free(struct flw_pool *pool, struct flw_tcach
         return keep_up(cache, earns_fence);
     }
     if (is_far) {
-        flw_pool_settle(pool, account);
+        flw_pool_flush_account(pool, account);
     }
     return FALLOW_OK;
 }

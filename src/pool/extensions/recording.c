@@ -82,8 +82,8 @@ static void see(void *context, const struct flw_live_block *block)
     look->count++;
 }
 
-#define SETTLE_NS   100000
-#define SETTLE_MOST 300
+#define HIT_POLL_NS    100000
+#define HIT_POLLS_MOST 300
 
 /* A hit changes the block, then writes the record, and the walk may have run in between. Wait for
  * owners that were inside during the walk, but not for ever: such a thread may wait for room in
@@ -100,11 +100,11 @@ static void await_hits(struct flw_pool *pool)
         }
     }
     flw_lock_release(&pool->lock);
-    for (size_t i = 0; i < count && tries < SETTLE_MOST;) {
+    for (size_t i = 0; i < count && tries < HIT_POLLS_MOST;) {
         if (atomic_load_explicit(&caches[i]->hot.asym.busy, memory_order_acquire) == 0) {
             i++;
         } else {
-            flw_sleep_ns(SETTLE_NS);
+            flw_sleep_ns(HIT_POLL_NS);
             tries++;
         }
     }

@@ -4,7 +4,7 @@
  *
  * An exported handle serves only the block that it was created for: importers may keep it for any
  * time, and the pool is not notified. When that block is freed and complete, the run moves to the
- * domain `heap.withheld`, which serves nothing, and is unmapped; the driver keeps the memory for
+ * domain `heap.unmap_only`, which serves nothing, and is unmapped; the driver keeps the memory for
  * the importers. */
 #include "pool/extensions/share.h"
 

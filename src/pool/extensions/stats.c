@@ -20,8 +20,8 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.live_bytes = flw_pool_live(pool, &totals);
     stats.requested_bytes = flw_not_negative(totals.requested_bytes);
     stats.peak_requested_bytes = flw_not_negative(atomic_load(&pool->usage.recent_peak_bytes));
-    int64_t unsettled = atomic_load(&pool->usage.requested_bytes) + totals.unsettled_peak_bytes;
-    stats.peak_requested_bytes = flw_max(stats.peak_requested_bytes, flw_not_negative(unsettled));
+    int64_t unflushed = atomic_load(&pool->usage.requested_bytes) + totals.unflushed_peak_bytes;
+    stats.peak_requested_bytes = flw_max(stats.peak_requested_bytes, flw_not_negative(unflushed));
     stats.peak_live_bytes =
         flw_pool_note_live(pool, stats.live_bytes); /* reported peaks never fall */
     stats.peak_live_bytes = flw_max(stats.peak_live_bytes, stats.peak_requested_bytes);

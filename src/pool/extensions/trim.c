@@ -71,7 +71,7 @@ static void decay(struct flw_pool *pool)
         return;
     }
     uint64_t now = flw_clock_coarse_ns(), last = atomic_load(&pool->demand.decay_ns);
-    /* A thread with hits only settles nothing: if memory may be released, the sum is worth the
+    /* A thread with hits only never flushes its account: if memory may be released, the sum is worth the
      * lock. */
     flw_pool_note_demand(pool, flw_pool_requested(pool), now);
     if (last == 0 || now - last < pool->config.decay_ms * 1000000ull ||

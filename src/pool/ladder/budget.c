@@ -6,7 +6,7 @@
  *   wide   P + 4.4 % + 14 MiB               memory first, where the tight one is short again and again;
  *                                           10 % less 4 MiB from three streams on
  *   loose  1.15 P + 16 MiB                  balanced: grow rather than move what the device still uses;
- *          1.16 P + 16 MiB                  settled: rather than move anything
+ *          1.16 P + 16 MiB                  in the steady state: rather than move anything
  * With several streams, but for memory first, instead of loose:
  *   first  P + 256 MiB or 17 %, or 256 MiB  new handles below it, before caches of other streams give way; on small
  *                                           devices a 256th of them in place of 256 MiB
@@ -92,7 +92,7 @@ static void note_strain(const struct flw_climb *climb)
 
 uint64_t flw_climb_loose_budget(const struct flw_climb *climb)
 {
-    uint64_t per_cent = climb->is_settled ? 16 : 15;
+    uint64_t per_cent = climb->is_steady ? 16 : 15;
     return climb->peak_bytes + climb->peak_bytes * per_cent / 100 + 16 * FLW_MIB;
 }
 
@@ -206,13 +206,13 @@ void flw_climb_want_units(struct flw_climb *climb, uint32_t unit_count)
         flw_align_up((uint64_t)unit_count << FLW_UNIT_LOG2, climb->heap->source.granularity_bytes);
 }
 
-/* A settled pool makes room for the next request of the size too, where that is little of what it may
+/* A pool in its steady state makes room for the next request of the size too, where that is little of what it may
  * grow by. */
-static uint64_t settled_growth(const struct flw_climb *climb, uint64_t budget_bytes)
+static uint64_t steady_growth(const struct flw_climb *climb, uint64_t budget_bytes)
 {
     uint64_t loose = flw_climb_loose_budget(climb), twice = 2 * climb->need_bytes;
     bool is_little = twice <= (loose - climb->peak_bytes) / 4;
-    return climb->is_settled && budget_bytes <= loose && is_little ? twice : 0;
+    return climb->is_steady && budget_bytes <= loose && is_little ? twice : 0;
 }
 
 /* With several streams most climbs come here, and few may grow: the search for a place is spared. (With one stream
@@ -245,7 +245,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     struct flw_need *need = climb->need;
     struct flw_span *run = NULL;
     uint64_t growth = growth_size(climb);
-    uint64_t ahead_bytes = flw_max(growth, settled_growth(climb, budget_bytes));
+    uint64_t ahead_bytes = flw_max(growth, steady_growth(climb, budget_bytes));
     uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
     bool is_dedicated = flw_need_is_dedicated(climb->heap, need);
     struct flw_grow_request request = flw_climb_request(climb->heap, need);
@@ -254,7 +254,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     request.ahead_bytes = ahead_bytes;
     request.beyond_bytes = beyond_size(climb, budget_bytes);
     request.is_dedicated = is_dedicated || flw_need_is_whole_segment(climb->heap, need);
-    request.insists = climb->insists;
+    request.skips_backoff = climb->skips_backoff;
     if (!may_grow(climb) || is_spent(climb, request.budget_bytes)) {
         return false;
     }
@@ -263,7 +263,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     climb->is_refused = is_answer || status == FALLOW_WOULD_WAIT;
     flw_pool_log_refusals(climb->pool);
     if (is_answer) {
-        climb->insists = false; /* for the like of it */
+        climb->skips_backoff = false; /* once for requests of this size */
         flw_pool_log_required(climb->pool);
     }
     if (status == FALLOW_WOULD_WAIT) {
@@ -271,9 +271,8 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     }
     if (status == FALLOW_OK) {
         atomic_store_explicit(&climb->pool->climbs.refused_requests, 0, memory_order_relaxed);
-        if (climb->is_settled) {
-            atomic_store(&climb->pool->budget.settled_grows,
-                         atomic_load(&climb->heap->count.grows));
+        if (climb->is_steady) {
+            atomic_store(&climb->pool->budget.steady_grows, atomic_load(&climb->heap->count.grows));
         }
         return adopt_run(climb, run);
     }
@@ -292,8 +291,9 @@ bool flw_climb_may_exchange(struct flw_climb *climb)
     if (climb->is_refused || !flw_heap_refuses(climb->heap, climb->need_bytes)) {
         return !climb->is_refused;
     }
-    bool is_due = climb->insists && !flw_heap_spares(climb->heap, climb->need_bytes);
-    climb->insists = false; /* call the driver once: a refusal makes the next call wait longer */
+    bool is_due = climb->skips_backoff && !flw_heap_spares(climb->heap, climb->need_bytes);
+    climb->skips_backoff =
+        false; /* call the driver once: a refusal makes the next call wait longer */
     return is_due;
 }
 
@@ -394,7 +394,7 @@ bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes)
     return flw_climb_grow_within(climb, budget_bytes) || move_within(climb, budget_bytes);
 }
 
-/* The driver may have small handles where it has no large one; who named a size insists on it. */
+/* The driver may have small handles where it has no large one; if the configuration names a size, no other is tried. */
 static bool may_divide(const struct flw_climb *climb)
 {
     return climb->pool->config.one_handle_bytes == 0 && climb->heap->source.ops->remaps &&
@@ -405,7 +405,7 @@ static bool may_divide(const struct flw_climb *climb)
 bool flw_climb_grow_to_limit(struct flw_climb *climb)
 {
     struct flw_need *need = climb->need;
-    bool insists = climb->insists;
+    bool skips_backoff = climb->skips_backoff;
     if (climb->pool->config.economy == FALLOW_MEMORY_FIRST) {
         halve_handles(climb->pool);
     }
@@ -414,7 +414,7 @@ bool flw_climb_grow_to_limit(struct flw_climb *climb)
     }
     if (may_divide(climb)) {
         need->is_divided = true;
-        climb->insists = insists; /* on handles of another size */
+        climb->skips_backoff = skips_backoff; /* on handles of another size */
         return flw_climb_take(climb->heap, need) ||
                flw_climb_grow_or_move(climb, climb->heap->limit_bytes);
     }
@@ -430,9 +430,9 @@ bool flw_climb_grow_to_limit(struct flw_climb *climb)
 /* Without more memory the request fails from here on, or waits. */
 bool flw_stage_limit(struct flw_climb *climb)
 {
-    climb->insists = true;
+    climb->skips_backoff = true;
     bool is_grown = flw_climb_grow_to_limit(climb);
-    climb->insists = false;
+    climb->skips_backoff = false;
     return is_grown;
 }
 
@@ -445,12 +445,12 @@ static void fence_own(struct flw_climb *climb)
     }
 }
 
-/* A pool is settled when it has allocated as many blocks since its peak last rose as before. What
+/* A pool is in its steady state when it has allocated as many blocks since its peak last rose as before. What
  * it does repeats, then, and so would every move: balanced rather grows, ahead too, until there is
  * room for all of it at once. And nothing is made ready for a next growth. (Replacing one of 48 to
  * 96 blocks of 512 B to 64 MiB at random, which does not repeat, takes an eighth of the driver
  * calls so, too.) */
-static bool is_settled(struct flw_climb *climb)
+static bool is_steady(struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
     uint64_t allocs = flw_pool_allocs(pool);
@@ -462,9 +462,9 @@ static bool is_settled(struct flw_climb *climb)
         pool->budget.risen_peak_bytes = climb->peak_bytes;
         pool->budget.risen_allocs = allocs;
     }
-    bool is_settled = allocs > 2 * pool->budget.risen_allocs;
+    bool is_steady = allocs > 2 * pool->budget.risen_allocs;
     flw_lock_release(&climb->heap->lock);
-    return is_settled;
+    return is_steady;
 }
 
 void flw_climb_forget_rise(const struct flw_climb *climb)
@@ -576,9 +576,9 @@ static bool grow_or_move(struct flw_climb *climb)
                                                                  : grow_shared(climb);
     }
     if (!is_tight) {
-        climb->is_settled = is_settled(climb);
+        climb->is_steady = is_steady(climb);
         uint64_t loose = flw_climb_loose_budget(climb);
-        return climb->is_settled
+        return climb->is_steady
                    ? flw_climb_grow_or_move(climb, loose)
                    : flw_climb_grow_or_move(climb, tight) || flw_climb_grow_within(climb, loose);
     }
@@ -592,7 +592,7 @@ static bool grow_or_move(struct flw_climb *climb)
 bool flw_stage_grow(struct flw_climb *climb)
 {
     bool is_grown = grow_or_move(climb);
-    if (is_grown && !climb->is_settled && !flw_climb_has_others(climb)) {
+    if (is_grown && !climb->is_steady && !flw_climb_has_others(climb)) {
         fence_own(climb);
     }
     return is_grown;

@@ -13,7 +13,7 @@
 
 /* What the stages share. */
 struct flw_climb {
-    bool is_settled; /* see budget.c; false: not, or not known yet */
+    bool is_steady; /* see budget.c; false: not, or not known yet */
     struct flw_pool *pool;
     struct flw_heap *heap;
     struct flw_need *need;
@@ -33,8 +33,8 @@ struct flw_climb {
     bool has_released_kept;  /* what extensions kept back is out */
     bool knows_reserve, eats_reserve; /* context order: an answer for the whole climb */
     bool is_headless; /* a growth found no host memory for its headers, so no other growth helps */
-    bool insists;     /* call the driver even if an earlier call was refused */
-    bool is_refused;  /* the last growth was refused, by the driver or after a similar refusal */
+    bool skips_backoff; /* call the driver even if an earlier call was refused */
+    bool is_refused;    /* the last growth was refused, by the driver or after a similar refusal */
     bool
         awaits_device; /* releasing segments, or memory of other pools, waits for the device's work */
     fallow_status gate_status; /* ASLEEP: try nothing more */
@@ -149,8 +149,8 @@ bool flw_climb_move_finished(struct flw_climb *climb);
 /* calls. To the limit. */
 bool flw_climb_grow_to_limit(struct flw_climb *climb);
 /* takes the heap lock. May what idles go back to the driver for what is needed, which it was not asked for, or
- * has no memory for? Not where it would refuse that: what idled would not come again. Whoever insists tries
- * it all the same, before ever more have gone without (heap/refusal.h). */
+ * has no memory for? Not where it would refuse that: what idled would not come again. A climb that skips the
+ * back-off tries it all the same, before ever more have gone without (heap/refusal.h). */
 bool flw_climb_may_exchange(struct flw_climb *climb);
 bool flw_stage_grow(struct flw_climb *climb);
 /* Without more memory the request fails from here on, or waits. */

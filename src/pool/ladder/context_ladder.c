@@ -179,9 +179,9 @@ static bool grow_to_limit(struct flw_climb *climb)
 static bool stage_limit(struct flw_climb *climb)
 {
     flw_pool_keep_limit(climb->pool, climb->need_bytes);
-    climb->insists = true;
+    climb->skips_backoff = true;
     bool is_grown = grow_to_limit(climb);
-    climb->insists = false;
+    climb->skips_backoff = false;
     return is_grown;
 }
 
@@ -193,12 +193,12 @@ static bool trim(struct flw_climb *climb, uint64_t until_ns)
 /* The driver has nothing: everything that idles here goes to it first. */
 static bool stage_trim(struct flw_climb *climb)
 {
-    climb->insists = true;
+    climb->skips_backoff = true;
     bool is_grown =
         may_grow(climb) && flw_climb_may_exchange(climb) &&
         (flw_climb_may_wait(climb) ? flw_climb_wait(climb, false, trim) : trim(climb, 0));
     climb->awaits_device |= !is_grown && flw_heap_has_idle_segment(climb->heap);
-    climb->insists = false;
+    climb->skips_backoff = false;
     return is_grown;
 }
 
@@ -251,7 +251,7 @@ fallow_status flw_context_climb(struct flw_pool *pool, struct flw_need *need)
         return FALLOW_OK;
     }
     climb.status = FALLOW_OUT_OF_MEMORY;
-    flw_pool_settle(pool, need->cache->hot.account);
+    flw_pool_flush_account(pool, need->cache->hot.account);
     plan(&climb);
     bool is_hopeless =
         climb.need_bytes > pool->heap.limit_bytes && need->class_index == FLW_CLASS_COUNT;

@@ -180,7 +180,7 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     }
     climb.status = FALLOW_OUT_OF_MEMORY;
     if (need->cache != NULL) {
-        flw_pool_settle(pool, need->cache->hot.account); /* the plan is made from the peak */
+        flw_pool_flush_account(pool, need->cache->hot.account); /* the plan is made from the peak */
     }
     plan(&climb);
     /* What can never fit moves nothing and waits for no thread. */

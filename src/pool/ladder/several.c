@@ -96,7 +96,7 @@ static bool may_withdraw(const struct flw_heap *heap, const struct flw_need *nee
     out->count = 0;
     if (deferred->needs_context_sync || deferred->sweep_next != 0 ||
         (has_own && !is_nameable(heap->domains[own.domain])) ||
-        heap->domains[own.domain] == heap->withheld) {
+        heap->domains[own.domain] == heap->unmap_only) {
         return false;
     }
     has_own = has_own && !is_ordered(heap, need->domain, ordered, &own);

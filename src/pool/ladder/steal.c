@@ -118,7 +118,7 @@ static bool take_untold(struct flw_climb *climb)
 {
     struct flw_heap *heap = climb->heap;
     flw_lock_acquire(&heap->lock);
-    bool any = flw_heap_settle_untold(heap);
+    bool any = flw_heap_return_unnumbered(heap);
     flw_lock_release(&heap->lock);
     return any && flw_climb_take(heap, climb->need);
 }

@@ -10,7 +10,7 @@ static bool raise_to(_Atomic int64_t *peak, int64_t value)
     return value > seen;
 }
 
-/* Return the account's maximum since the settlement or the last reset of the peaks. A reset during
+/* Return the account's maximum since the flush or the last reset of the peaks. A reset during
  * an allocation may leave the peak below the present value. */
 static int64_t account_peak(const struct flw_account *account)
 {
@@ -28,7 +28,7 @@ void flw_pool_account(struct flw_account *account, int64_t requested_bytes)
     }
 }
 
-void flw_pool_settle(struct flw_pool *pool, struct flw_account *account)
+void flw_pool_flush_account(struct flw_pool *pool, struct flw_account *account)
 {
     int64_t delta = account->requested_bytes, peak = account_peak(account);
     if (delta == 0 && peak == 0) {
@@ -40,7 +40,7 @@ void flw_pool_settle(struct flw_pool *pool, struct flw_account *account)
     if (base + peak <= atomic_load(&pool->usage.recent_peak_bytes)) {
         return;
     }
-    /* Other threads may have unsettled frees, which only the sum over all accounts includes. */
+    /* Other threads may have unflushed frees, which only the sum over all accounts includes. */
     int64_t highest = flw_pool_requested(pool) + (peak - delta);
     (void)raise_to(&pool->usage.peak_requested_bytes, highest);
     if (raise_to(&pool->usage.recent_peak_bytes, highest)) {
@@ -63,7 +63,7 @@ void flw_pool_reset_peaks(struct flw_pool *pool)
         int64_t peak = __atomic_load_n(&account->peak_requested_bytes, __ATOMIC_RELAXED);
         int64_t now = __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
         (void)raise_to(&pool->usage.peak_requested_bytes, requested + peak - now);
-        /* Fails if the thread has settled the account or raised the peak meanwhile. */
+        /* Fails if the thread has flushed the account or raised the peak meanwhile. */
         (void)__atomic_compare_exchange_n(&account->peak_requested_bytes, &peak, now, false,
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     }
@@ -75,7 +75,7 @@ void flw_pool_reset_peaks(struct flw_pool *pool)
 void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
                            int64_t requested_bytes, int64_t live_bytes)
 {
-    flw_pool_settle(pool, account); /* so that the following sum includes this thread */
+    flw_pool_flush_account(pool, account); /* so that the following sum includes this thread */
     int64_t now = atomic_fetch_add(&pool->usage.requested_bytes, requested_bytes) + requested_bytes;
     atomic_fetch_add(&pool->usage.special_live_bytes, live_bytes);
     atomic_fetch_add(
@@ -144,7 +144,7 @@ uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out)
     }
     for (const struct flw_account *account = pool->accounts; account; account = account->next) {
         totals.requested_bytes += __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
-        totals.unsettled_peak_bytes += account_peak(account);
+        totals.unflushed_peak_bytes += account_peak(account);
     }
     flw_lock_release(&pool->lock);
     if (out != NULL) {

@@ -10,11 +10,11 @@
 /* Count allocated bytes (negative: freed). For the owner. */
 void flw_pool_account(struct flw_account *account, int64_t requested_bytes);
 /* Add the thread's requested bytes to the pool's, raising the peaks. For the owner. */
-void flw_pool_settle(struct flw_pool *pool, struct flw_account *account);
+void flw_pool_flush_account(struct flw_pool *pool, struct flw_account *account);
 /* Count a block that no cache handles. */
 void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
                            int64_t requested_bytes, int64_t live_bytes);
-/* Return the requested bytes of live blocks, settled or not. */
+/* Return the requested bytes of live blocks, flushed or not. */
 int64_t flw_pool_requested(struct flw_pool *pool);
 /* Raise the recent peak of live bytes; return it. */
 uint64_t flw_pool_note_live(struct flw_pool *pool, uint64_t live);
@@ -23,7 +23,7 @@ void flw_pool_reset_peaks(struct flw_pool *pool);
 /* Sum over all caches; exact while no call is under way. Returns live bytes. */
 struct flw_pool_totals {
     uint64_t allocs, frees, misses, cached_bytes;
-    int64_t live_bytes, requested_bytes, unsettled_peak_bytes;
+    int64_t live_bytes, requested_bytes, unflushed_peak_bytes;
 };
 uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out);
 /* Return the allocations so far, at most as many calls old as there are caches, since each call

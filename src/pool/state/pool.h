@@ -28,7 +28,7 @@ struct flw_extension;
 /* Memory that callers hold, and the peaks (state/account.c). Synchronization: atomics; `accounts`
  * and counts of caches are summed under the pool's lock. */
 struct flw_usage {
-    _Atomic int64_t requested_bytes;        /* settled; the accounts hold the rest */
+    _Atomic int64_t requested_bytes;        /* flushed; the accounts hold the rest */
     _Atomic int64_t peak_requested_bytes;   /* since the pool was created; used by bounds */
     _Atomic int64_t recent_peak_bytes;      /* since the last reset; at most the one above */
     _Atomic int64_t recent_peak_live_bytes; /* largest observed since the last reset */
@@ -68,7 +68,7 @@ struct flw_budget {
     uint64_t strained_allocs;                /* the allocations that strain_level includes */
     uint64_t risen_peak_bytes, risen_allocs; /* the peak at the last climb, and the allocations
                                                  then */
-    _Atomic uint64_t settled_grows; /* growths of the heap at the last one of a settled pool */
+    _Atomic uint64_t steady_grows; /* growths of the heap at the last one in steady state */
     _Atomic uint64_t
         waitless_bytes; /* bytes that several streams need to run without waits, as observed */
     /* Other streams learn of a stream's freed memory by the fences, which are recorded only if

@@ -53,13 +53,13 @@ void flw_pool_log_refusals(struct flw_pool *pool)
     }
 }
 
-#define SAID_INSISTED (1u << FLW_REFUSED_COUNT)
+#define SAID_REQUIRED (1u << FLW_REFUSED_COUNT)
 
 void flw_pool_log_required(struct flw_pool *pool)
 {
     const char *call = atomic_load(&pool->heap.last_call);
     if (pool->config.handle_types == 0 || call == NULL || strcmp(call, "cuMemCreate") != 0 ||
-        (atomic_fetch_or(&pool->said_refusals, SAID_INSISTED) & SAID_INSISTED) != 0) {
+        (atomic_fetch_or(&pool->said_refusals, SAID_REQUIRED) & SAID_REQUIRED) != 0) {
         return;
     }
     flw_pool_log(

@@ -38,7 +38,7 @@ static void do_without_barriers(struct flw_pool *pool)
         flw_lock_release(&cache->lock);
     }
     flw_lock_release(&pool->lock);
-    flw_asym_settle();
+    flw_asym_slow_barrier();
     flw_lock_acquire(&pool->lock);
     for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
         flw_tcache_await(cache);

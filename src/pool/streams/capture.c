@@ -420,7 +420,7 @@ fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
             capture_at(index)->parked = parked;
         } else { /* another thread has just ended the capture */
             unpark(&pool->heap, parked);
-            (void)flw_heap_settle_deferred(&pool->heap);
+            (void)flw_heap_return_deferred(&pool->heap);
         }
     }
     flw_lock_release(&pool->heap.lock);
@@ -454,7 +454,7 @@ static fallow_status end(struct flw_capture *capture)
         capture->parked = parked->next;
         unpark(&pool->heap, parked);
     }
-    (void)flw_heap_settle_deferred(&pool->heap);
+    (void)flw_heap_return_deferred(&pool->heap);
     flw_lock_release(&pool->heap.lock);
     for (uint32_t i = 0; i < capture->stream_count; i++) {
         if ((joined >> i & 1) != 0) {

@@ -37,7 +37,7 @@ void flw_epoch_free(struct flw_pool *pool, struct flw_tcache *cache, struct flw_
         flw_epoch_flush(pool, cache);
     }
     flw_lock_release(&cache->lock);
-    flw_pool_settle(pool, cache->hot.account);
+    flw_pool_flush_account(pool, cache->hot.account);
 }
 
 /* ---- epochs */
@@ -245,9 +245,9 @@ bool flw_epoch_export(struct flw_pool *pool, uint64_t base)
         return false;
     }
     flw_lock_acquire(&pool->heap.lock);
-    bool can_withhold = flw_heap_withheld(&pool->heap) != NULL;
+    bool has_unmap_only = flw_heap_unmap_only(&pool->heap) != NULL;
     flw_lock_release(&pool->heap.lock);
-    if (!can_withhold) {
+    if (!has_unmap_only) {
         return false; /* no host memory */
     }
     return word == base + FLW_SLOT_LIVE_USED ||
@@ -264,6 +264,6 @@ fallow_status flw_epoch_evict(struct flw_pool *pool, struct flw_tcache *cache,
     cache->run_pushes++;
     cache->run_out_bytes -= flw_run_bytes(span);
     flw_lock_release(&cache->lock);
-    flw_pool_settle(pool, cache->hot.account);
+    flw_pool_flush_account(pool, cache->hot.account);
     return flw_heap_evict(&pool->heap, span) ? FALLOW_OK : FALLOW_DEVICE_LOST;
 }

@@ -81,7 +81,7 @@ fallow_status flw_pool_release(struct flw_pool *pool, uint64_t keep_bytes, uint6
     flw_pool_fence_all(pool); /* even without a wait, finds work that is complete */
     do {
         flw_pool_complete(pool);
-        flw_pool_fence_all(pool); /* including memory just settled, for which the next round
+        flw_pool_fence_all(pool); /* including memory just returned, for which the next round
                                       waits */
         /* Without a deadline the driver may wait: events would never cover work submitted
          * meanwhile. */

@@ -13,7 +13,7 @@
  * pool->seizing blocks nothing that these wait for.
  *
  * A kernel that has granted membarrier may refuse it later. Then all caches of the pool are closed
- * for good: poisoned, ordered once by other means (flw_asym_settle), waited for. From then on each
+ * for good: poisoned, ordered once by other means (flw_asym_slow_barrier), waited for. From then on each
  * call takes the cache's lock and needs no barrier. This is logged and shown in the statistics. */
 #ifndef FLW_POOL_SEIZE_H
 #define FLW_POOL_SEIZE_H

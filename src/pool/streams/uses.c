@@ -208,7 +208,7 @@ bool flw_uses_is_exported(struct flw_pool *pool, const struct flw_span *span)
 static void await_own(struct flw_heap *heap, struct flw_deferred *deferred,
                       struct flw_domain *domain)
 {
-    deferred->domain = heap->withheld->index;
+    deferred->domain = heap->unmap_only->index;
     deferred->own_seq = 0;
     deferred->needs_context_sync = domain->is_lost;
     deferred->points[deferred->point_count++] =

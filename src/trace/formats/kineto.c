@@ -548,7 +548,7 @@ static bool import_document(struct import *import, int device)
         !check_memory(import, keep_device(import, chosen) && fill_history(import))) {
         return false;
     }
-    flw_stacks_settle(&trace->stacks);
+    flw_stacks_seal(&trace->stacks);
     trace->device = chosen;
     trace->has_times = true;
     trace->has_addresses = true;

@@ -125,8 +125,8 @@ static bool tell_pools(struct flw_build *build)
     return has_memory;
 }
 
-bool flw_poolids_settle(struct flw_history *history, struct flw_build *build,
-                        const struct flw_intern *pairs, bool events_say)
+bool flw_poolids_renumber(struct flw_history *history, struct flw_build *build,
+                          const struct flw_intern *pairs, bool events_say)
 {
     return number_pools(history, build->trace, pairs) && (events_say || tell_pools(build));
 }

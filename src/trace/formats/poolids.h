@@ -15,7 +15,7 @@
  * events_say  events have pools of their own; else each event gets the pool of the last segment around its address,
  *             from that segment's allocation on.
  * Returns false if memory runs out. */
-bool flw_poolids_settle(struct flw_history *history, struct flw_build *build,
-                        const struct flw_intern *pairs, bool events_say);
+bool flw_poolids_renumber(struct flw_history *history, struct flw_build *build,
+                          const struct flw_intern *pairs, bool events_say);
 
 #endif

@@ -272,7 +272,7 @@ static void read_annotations(struct import *import)
     uint64_t first_us = find_event(import, &import->devices[import->device], false);
     each(import, import->annotations, NULL, read_annotation);
     if (first_us != UINT64_MAX) {
-        check_memory(import, flw_phases_settle(&import->phases, first_us));
+        check_memory(import, flw_phases_sort(&import->phases, first_us));
     } else { /* no events to place them among */
         import->unplaced_count += import->phases.count;
         flw_phases_finish(&import->phases);
@@ -537,7 +537,7 @@ static bool fill_trace(struct import *import, struct flw_trace *trace)
     trace->stacks = import->pickle.stacks;
     import->pickle.stacks = (struct flw_stacks){0};
     flw_pickle_finish(&import->pickle); /* the history has all that is needed */
-    flw_stacks_settle(&trace->stacks);
+    flw_stacks_seal(&trace->stacks);
     trace->device = import->device;
     trace->has_times = import->has_times;
     trace->begin_ns = import->first_time_us <= UINT64_MAX / 1000 ? import->first_time_us * 1000 : 0;
@@ -565,8 +565,8 @@ static bool import_snapshot(struct import *import, int device)
                               "the process that allocates, before it frees all");
     }
     if (import->input->failed ||
-        !check_memory(import, flw_poolids_settle(&import->history, &import->build,
-                                                 &import->pickle.intern, import->has_pools) &&
+        !check_memory(import, flw_poolids_renumber(&import->history, &import->build,
+                                                   &import->pickle.intern, import->has_pools) &&
                                   begin_notes(import) && fill_trace(import, trace))) {
         return false;
     }

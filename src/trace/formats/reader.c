@@ -109,7 +109,7 @@ const char *flw_reader_check(struct flw_reader *reader)
 {
     struct flw_trace *trace = reader->build.trace;
     trace->notes = flw_notes_take(&reader->notes);
-    flw_stacks_settle(&trace->stacks);
+    flw_stacks_seal(&trace->stacks);
     return flw_measure_trace(trace);
 }
 

@@ -87,7 +87,7 @@ static bool take_early(struct flw_phases *out, struct flw_phases *phases, const 
     return has_memory;
 }
 
-bool flw_phases_settle(struct flw_phases *phases, uint64_t first_us)
+bool flw_phases_sort(struct flw_phases *phases, uint64_t first_us)
 {
     struct flw_phases out = {0};
     struct matching m = {0};

@@ -21,7 +21,7 @@
 
 struct flw_phase {
     uint64_t time_us;
-    size_t number; /* order of adding; after flw_phases_settle, order in the result */
+    size_t number; /* order of adding; after flw_phases_sort, order in the result */
     uint32_t name;
     bool is_begin;
 };
@@ -39,7 +39,7 @@ bool flw_phases_add(struct flw_phases *phases, uint64_t time_us, uint32_t name, 
 
 /* Order all annotations for events that begin at `first_us`. An end without a begin gets one at first_us. Call after
  * the last flw_phases_add. Returns false if memory runs out. */
-bool flw_phases_settle(struct flw_phases *phases, uint64_t first_us);
+bool flw_phases_sort(struct flw_phases *phases, uint64_t first_us);
 
 /* Return the next annotation before an event at `time_us` (UINT64_MAX: at the end), or NULL. */
 const struct flw_phase *flw_phases_due(struct flw_phases *phases, uint64_t time_us);

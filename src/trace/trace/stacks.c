@@ -115,7 +115,7 @@ bool flw_stacks_add(struct flw_stacks *stacks, const uint32_t *frames, size_t co
     return flw_addressmap_put(&stacks->stack_places, hash, *out_stack);
 }
 
-void flw_stacks_settle(struct flw_stacks *stacks)
+void flw_stacks_seal(struct flw_stacks *stacks)
 {
     flw_addressmap_finish(&stacks->frame_places);
     flw_addressmap_finish(&stacks->stack_places);
@@ -174,7 +174,7 @@ bool flw_stacks_are_valid(const struct flw_stacks *stacks)
 
 void flw_stacks_finish(struct flw_stacks *stacks)
 {
-    flw_stacks_settle(stacks);
+    flw_stacks_seal(stacks);
     flw_intern_finish(&stacks->texts);
     flw_largearray_free(stacks->frames, stacks->frame_room, sizeof *stacks->frames);
     flw_largearray_free(stacks->bytes, stacks->byte_room, 1);

@@ -57,7 +57,7 @@ bool flw_stacks_add(struct flw_stacks *stacks, const uint32_t *frames, size_t co
                     uint32_t *out_stack);
 
 /* Free the maps after the last addition. */
-void flw_stacks_settle(struct flw_stacks *stacks);
+void flw_stacks_seal(struct flw_stacks *stacks);
 
 /* Walk the frames of a stack, innermost first. */
 struct flw_stack_walk {

@@ -95,7 +95,7 @@ static void run_round(struct line *line, uint64_t *random)
         }
     }
     if (is_at_work) {
-        flw_arena_settle(flw_arena_of(line->arena));
+        flw_arena_release_claim(flw_arena_of(line->arena));
     } else {
         end_lease(lease, line->stream);
     }

@@ -20,10 +20,10 @@
 
 bool __real_flw_asym_barrier(void);
 bool __wrap_flw_asym_barrier(void);
-void __real_flw_asym_settle(void);
-void __wrap_flw_asym_settle(void);
+void __real_flw_asym_slow_barrier(void);
+void __wrap_flw_asym_slow_barrier(void);
 
-static atomic_uint barriers, settles;
+static atomic_uint barriers, slow_barriers;
 static atomic_bool refuses;
 
 bool __wrap_flw_asym_barrier(void)
@@ -32,10 +32,10 @@ bool __wrap_flw_asym_barrier(void)
     return !atomic_load(&refuses) && __real_flw_asym_barrier();
 }
 
-void __wrap_flw_asym_settle(void)
+void __wrap_flw_asym_slow_barrier(void)
 {
-    atomic_fetch_add(&settles, 1);
-    __real_flw_asym_settle();
+    atomic_fetch_add(&slow_barriers, 1);
+    __real_flw_asym_slow_barrier();
 }
 
 struct bed {
@@ -71,7 +71,7 @@ static void begin(struct bed *bed, fallow_pool_config *config)
     assert_int_equal(fallow_pool_create(config, &bed->api.pool), FALLOW_OK);
     atomic_store(&refuses, false);
     atomic_store(&barriers, 0);
-    atomic_store(&settles, 0);
+    atomic_store(&slow_barriers, 0);
 }
 
 static void end(struct bed *bed)
@@ -291,7 +291,7 @@ static void a_refused_barrier_ends_all_hits(void **state)
     assert_int_equal(after.lost_membarrier, 1);
     assert_int_equal(bed.lines, 1);
     flw_test_expect_in(bed.last_line, "calls are no longer hits");
-    assert_int_equal(atomic_load(&settles), 1);
+    assert_int_equal(atomic_load(&slow_barriers), 1);
     fill_caches(&bed); /* the caches of before, and blocks that were hits */
     fallow_stats last = stats_of(&bed);
     assert_true(last.alloc_count == after.alloc_count + STREAMS * BLOCKS);
@@ -300,7 +300,7 @@ static void a_refused_barrier_ends_all_hits(void **state)
     drain(&bed);
     assert_true(stats_of(&bed).cached_bytes == 0);
     assert_int_equal(atomic_load(&barriers), asked + 1); /* nothing is open: none is needed */
-    assert_int_equal(atomic_load(&settles), 1);
+    assert_int_equal(atomic_load(&slow_barriers), 1);
     assert_int_equal(bed.lines, 1);
     end(&bed);
 }
@@ -326,7 +326,7 @@ static void a_recording_goes_on_without_barriers(void **state)
     drain(&bed);
     assert_int_equal(fallow_record_dump(recorder, NULL), FALLOW_OK); /* flushes the rings */
     unsigned asked = atomic_load(&barriers);
-    assert_int_equal(atomic_load(&settles), 2); /* for the caches, and for the rings */
+    assert_int_equal(atomic_load(&slow_barriers), 2); /* for the caches, and for the rings */
     fill_caches(&bed);
     assert_int_equal(fallow_record_dump(recorder, NULL), FALLOW_OK);
     assert_int_equal(fallow_record_stop(recorder), FALLOW_OK);

@@ -152,7 +152,7 @@ static void a_call_without_its_memory_is_broken_and_says_so(void **state)
     flw_test_expect_in(bench.message, "no buffer of 1099511627776 bytes");
     flw_kernel_call_finish(&call);
     assert_true(flw_kernel_call_make(&call, &module, &small, &bench, false));
-    assert_true(flw_kernel_settle(&bench));
+    assert_true(flw_kernel_wait(&bench));
     flw_kernel_call_finish(&call);
     flw_kernel_unload(&bench);
     flw_bench_close(&bench);
@@ -170,9 +170,9 @@ static void a_call_that_reads_unwritten_bytes_is_told(void **state)
     void *unwritten = flw_kernel_output(&call, 65536);
     memcpy(call.params + sizeof(size_t), &unwritten, sizeof unwritten); /* params.lengths */
     assert_int_equal(module->launch(bench.kernels, call.params, bench.streams[0]), FALLOW_OK);
-    assert_false(flw_kernel_settle(&bench));
+    assert_false(flw_kernel_wait(&bench));
     flw_test_expect_in(bench.message, "lengths");
-    assert_true(flw_kernel_settle(&bench)); /* reported once: the next call is another */
+    assert_true(flw_kernel_wait(&bench)); /* reported once: the next call is another */
     flw_kernel_call_finish(&call);
     flw_kernel_unload(&bench);
     flw_bench_close(&bench);

@@ -174,7 +174,7 @@ static void lease(void)
 }
 
 /* Flush the recording, so that `fallow top` reads all events so far. */
-static void settle(void)
+static void flush_recording(void)
 {
     must(fallow_record_dump(recorder, NULL) == FALLOW_OK, "fallow_record_dump");
 }
@@ -244,11 +244,11 @@ static bool obey(const char *word, bool *works)
     } else if (strcmp(word, "keep") == 0) {
         keep_many();
         keep_few();
-        settle();
+        flush_recording();
         puts("kept");
     } else if (strcmp(word, "drop") == 0) {
         drop(many, 2);
-        settle();
+        flush_recording();
         puts("dropped");
     } else if (strcmp(word, "stop") == 0) {
         must(fallow_record_stop(recorder) == FALLOW_OK, "fallow_record_stop");

@@ -52,7 +52,7 @@ static void stacks_and_frames_are_kept_once(void **state)
     assert_true(flw_stacks_add(&stacks, frames, 299, &none) && none != one);
     assert_true(flw_stacks_add(&stacks, frames, 300, &again) && again == one);
     assert_true(flw_stacks_are_valid(&stacks));
-    flw_stacks_settle(&stacks);
+    flw_stacks_seal(&stacks);
     struct flw_stack_walk walk = flw_stacks_walk(&stacks, one);
     unsigned count = 0;
     while (flw_stacks_next(&walk, &again)) {

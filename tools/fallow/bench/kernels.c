@@ -84,7 +84,7 @@ void flw_kernel_unload(struct flw_bench *bench)
     (void)!fallow_stream_retire(bench->pool, bench->streams[0]);
 }
 
-bool flw_kernel_settle(struct flw_bench *bench)
+bool flw_kernel_wait(struct flw_bench *bench)
 {
     flw_sim_ledger ledger = {.struct_size = sizeof ledger};
     flw_sim_ledger_function get_ledger = NULL;
@@ -356,7 +356,7 @@ static bool run_case(struct flw_bench *bench, const struct flw_kernel_module *mo
     values[WRITTEN] = (double)need.write_bytes;
     uint64_t before = fallow_kernels_launch_count(bench->kernels);
     bool is_ok = flw_kernel_call_make(&call, module, of, bench, false) && query(&call, &need) &&
-                 launch(&call) && flw_kernel_settle(bench);
+                 launch(&call) && flw_kernel_wait(bench);
     uint64_t launches = fallow_kernels_launch_count(bench->kernels) - before;
     values[LAUNCHES] = (double)launches;
     if (is_ok &&
@@ -366,7 +366,7 @@ static bool run_case(struct flw_bench *bench, const struct flw_kernel_module *mo
     }
     is_ok = is_ok &&
             time_call(&call, need.read_bytes + need.write_bytes, &values[US], &values[COPY_US]) &&
-            flw_kernel_settle(bench);
+            flw_kernel_wait(bench);
     values[GB_PER_S] = (values[READ] + values[WRITTEN]) / values[US] / 1e3;
     values[OF_COPY] = values[COPY_US] / values[US];
     flw_kernel_call_finish(&call);

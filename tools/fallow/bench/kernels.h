@@ -48,7 +48,7 @@ void flw_kernel_unload(struct flw_bench *bench);
 
 /* Wait for the stream. Returns false, with the message, after an error of the device or a violation since the last
  * call. */
-bool flw_kernel_settle(struct flw_bench *bench);
+bool flw_kernel_wait(struct flw_bench *bench);
 
 struct flw_kernel_call {
     const struct flw_kernel_module *module;

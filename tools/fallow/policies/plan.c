@@ -209,17 +209,17 @@ void flw_plan_say_pools(const struct flw_program *program, const struct flw_run_
                         size_t count, char out[FLW_PLAN_NOTE_BYTES])
 {
     char apart[FLW_PLAN_NOTE_BYTES / 2];
-    char mixed[FLW_PLAN_NOTE_BYTES / 2];
+    char shared[FLW_PLAN_NOTE_BYTES / 2];
     size_t pool_count = program->lanes.pool_count;
     out[0] = '\0';
     if (pool_count == 0) {
         return;
     }
     size_t apart_length = list_names(results, count, true, apart, sizeof apart);
-    size_t mixed_length = list_names(results, count, false, mixed, sizeof mixed);
+    size_t shared_length = list_names(results, count, false, shared, sizeof shared);
     snprintf(out, FLW_PLAN_NOTE_BYTES, "%zu private pool%s (captured graphs)%s%.150s%s%.150s",
              pool_count, flw_plural(pool_count), apart_length == 0 ? "" : ", kept apart by ", apart,
-             mixed_length == 0 ? "" : "; given to everybody by ", mixed);
+             shared_length == 0 ? "" : "; given to everybody by ", shared);
 }
 
 void flw_plan_print_counts(const struct flw_run_counts *counts, struct flw_json_writer *out)

@@ -83,7 +83,7 @@ struct flw_run_result {
     /* Account of the ledger until the trace's end; FLW_NOT_APPLICABLE without a ledger. */
     struct flw_device_account account;
     /* Counts of all passes; of the last pass, if there are several; and of the last quarter of the last pass's requests
-     * with one thread, which shows the settled state. */
+     * with one thread, which shows the steady state. */
     struct flw_run_counts all, last_pass, last_quarter;
     uint64_t leaked_bytes; /* still allocated after the policy finished */
     uint64_t violation_count;

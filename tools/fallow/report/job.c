@@ -151,7 +151,7 @@ static void choose(struct flw_job *job)
     }
 }
 
-void flw_job_settle(struct flw_job *job)
+void flw_job_seal(struct flw_job *job)
 {
     size_t kept = 0;
     if (job->count != 0) {

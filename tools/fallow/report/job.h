@@ -7,7 +7,7 @@
  * A job is a set of records: duplicates count once, and neither the order of records nor earlier merges change the
  * result.
  *
- * INVARIANTS, after flw_job_settle
+ * INVARIANTS, after flw_job_seal
  *   1. Records ascend by rank (records without a rank last), then by title, then by content; no two are equal.
  *   2. One record of each rank is compared, chosen by: out of memory, then earliest out-of-memory, then highest peak,
  *      then last in order. All records without a rank are compared.
@@ -30,7 +30,7 @@ struct flw_job {
 void flw_job_add(struct flw_job *job, const struct flw_rank *record);
 
 /* Sort the records, drop duplicates, and choose the compared ones. Call after the last flw_job_add. */
-void flw_job_settle(struct flw_job *job);
+void flw_job_seal(struct flw_job *job);
 
 /* Return the rank in a path: the number after the word "rank" in the name of the file or of a folder, else the number
  * after the last "_" of the file's name without extensions. Returns FLW_UNKNOWN if there is none. *says_rank (may be
@@ -45,7 +45,7 @@ bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice
 /* Return the time of the out-of-memory, ns since 1970, or FLW_UNKNOWN. */
 uint64_t flw_job_oom_time(const struct flw_rank *record);
 
-/* Print the comparison. Requires a settled job with at least one record. */
+/* Print the comparison. Requires a sealed job with at least one record. */
 void flw_job_print_text(const struct flw_job *job, FILE *out);
 /* Write the member "job" of the report's JSON. */
 void flw_job_print_json(const struct flw_job *job, struct flw_json_writer *out);

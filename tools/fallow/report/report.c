@@ -352,7 +352,7 @@ static int run_merge(int argc, char **argv)
         is_done = flw_rank_read(argv[i], take_record, &job, message) || flw_complain("%s", message);
     }
     if (is_done) {
-        flw_job_settle(&job);
+        flw_job_seal(&job);
         is_done = write_merged(&settings, &job);
     }
     flw_job_finish(&job);

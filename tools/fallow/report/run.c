@@ -421,7 +421,7 @@ static bool are_ranks(const struct work *work)
 /* Write the output of all traces together. */
 static bool write_all(struct work *work)
 {
-    flw_job_settle(&work->ranks);
+    flw_job_seal(&work->ranks);
     if (work->options->writes_lines) {
         flw_job_print_lines(&work->ranks, stdout);
         return true;

@@ -91,7 +91,7 @@ static void take_over(struct flw_trace *trace, struct naming *naming, const uint
         trace->segments[i].stack = numbers[trace->segments[i].stack];
     }
     flw_stacks_finish(&trace->stacks);
-    flw_stacks_settle(&naming->to);
+    flw_stacks_seal(&naming->to);
     trace->stacks = naming->to;
     naming->to = (struct flw_stacks){0};
 }

@@ -62,7 +62,7 @@ class Arena:
         """Return the arena's memory to the pool, after the work of the last lease. If a lease is open, this happens
         at its end. Launch no graph that was captured with the arena any more. A dropped arena is closed too."""
         if self._handle is not None and lib is not None:
-            self._settle()
+            self._end_lease()
             lib().fallow_arena_destroy(self._handle)
         self._handle = None
 
@@ -70,7 +70,7 @@ class Arena:
         if getattr(self, "_handle", None) is not None:
             self.close()
 
-    def _settle(self) -> None:
+    def _end_lease(self) -> None:
         """End the lease of get(); its tensors must not be used any more."""
         lease, self._got = self._got, None
         if lease is not None and lease._handle is not None:
@@ -78,7 +78,7 @@ class Arena:
             lease._handle = None
 
     def _call(self, function: str, *arguments: Any) -> None:
-        self._settle()
+        self._end_lease()
         self._check(getattr(lib(), "fallow_" + function)(self._handle, *arguments), function.split("_", 1)[1])
 
     def _check(self, status: int, what: str) -> None:
@@ -104,7 +104,7 @@ class Arena:
             need = [Layout([{"name": "reserve", "bytes": byte_count(need, "reserve")}], "reserve")]
         arenas = [self, *lanes]
         for arena in arenas:
-            arena._settle()
+            arena._end_lease()
         refusals = [arena.stats()["refuse_count"] for arena in arenas]
         handles = (ctypes.c_void_p * len(arenas))(*[arena._handle for arena in arenas])
         number = self._stream_of(stream)
@@ -190,7 +190,7 @@ class Arena:
         most_ms = _abi.UINT32_MAX if wait_ms is None else wait_ms
         if not 0 <= most_ms <= _abi.UINT32_MAX:  # ctypes would keep the lower 32 bits
             raise ValueError("wait_ms is %r: 0 to 4,294,967,295 milliseconds, or None for no limit" % (wait_ms,))
-        self._settle()
+        self._end_lease()
         status = lib().fallow_lease_begin_within(self._handle, layout._handle, number, most_ms, ctypes.byref(handle))
         self._check(status, "lease")
         return Lease(self, layout, number, handle)
