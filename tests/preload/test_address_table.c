@@ -8,10 +8,9 @@
 
 static struct flw_address_table table;
 
-static int clear(void **state)
+static void clear(void)
 {
     table = (struct flw_address_table){0};
-    return 0;
 }
 
 static void add(uintptr_t real, uintptr_t wrapper)
@@ -25,12 +24,12 @@ static uintptr_t find(uintptr_t real)
     return pair != NULL ? pair->wrapper : 0;
 }
 
-static void what_was_added_is_found_and_nothing_else(void **state)
+TEST(what_was_added_is_found_and_nothing_else)
 {
     uint64_t random = flw_test_seed("preload.address_table");
     for (unsigned round = 0; round < 50; round++) {
         uintptr_t real[FLW_ADDRESS_MAX];
-        clear(NULL);
+        clear();
         for (unsigned i = 0; i < FLW_ADDRESS_MAX; i++) {
             real[i] = 0x10000 + 16 * (flw_test_random(&random) % 100000);
             add(real[i], 0x7000000 + 16 * real[i]);
@@ -47,16 +46,18 @@ static void what_was_added_is_found_and_nothing_else(void **state)
     }
 }
 
-static void two_hooks_on_one_address_share_the_first_ones_wrapper(void **state)
+TEST(two_hooks_on_one_address_share_the_first_ones_wrapper)
 {
+    clear();
     add(100, 1000);
     add(100, 2000);
     assert_int_equal(find(100), 1000);
     assert_int_equal(table.count, 1);
 }
 
-static void nothing_is_substituted_twice(void **state)
+TEST(nothing_is_substituted_twice)
 {
+    clear();
     add(100, 1000);
     add(1000, 5000); /* a wrapper's address */
     add(300, 100);   /* a wrapper that is a real address */
@@ -67,8 +68,9 @@ static void nothing_is_substituted_twice(void **state)
     assert_true(flw_address_table_is_valid(&table));
 }
 
-static void a_full_table_stays_as_it_is(void **state)
+TEST(a_full_table_stays_as_it_is)
 {
+    clear();
     for (uintptr_t i = 0; i < FLW_ADDRESS_MAX; i++) {
         add(10 + 2 * i, 100000 + i);
     }
@@ -78,8 +80,9 @@ static void a_full_table_stays_as_it_is(void **state)
     assert_int_equal(find(12), 100001);
 }
 
-static void a_broken_table_is_told(void **state)
+TEST(a_broken_table_is_told)
 {
+    clear();
     add(10, 1000);
     add(20, 2000);
     table.at[0].real = 30;
@@ -88,14 +91,4 @@ static void a_broken_table_is_told(void **state)
     assert_false(flw_address_table_is_valid(&table));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(what_was_added_is_found_and_nothing_else, clear),
-        cmocka_unit_test_setup(two_hooks_on_one_address_share_the_first_ones_wrapper, clear),
-        cmocka_unit_test_setup(nothing_is_substituted_twice, clear),
-        cmocka_unit_test_setup(a_full_table_stays_as_it_is, clear),
-        cmocka_unit_test_setup(a_broken_table_is_told, clear),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -36,7 +36,7 @@
         (const unsigned char *)&(variable), sizeof(variable) \
     }
 
-static void known_fill_kernels_are_read_and_others_are_not(void **state)
+TEST(known_fill_kernels_are_read_and_others_are_not)
 {
     int32_t count = 1000;
     int64_t wide_count = 500;
@@ -162,7 +162,7 @@ static void fills_in_order(void)
     MUST(fill(BASE, 0, true).verdict == FLW_AUDIT_NO_FILL);
 }
 
-static void only_fills_of_untouched_memory_are_candidates(void **state)
+TEST(only_fills_of_untouched_memory_are_candidates)
 {
     in_a_child(fills_in_order, NULL);
     assert_int_equal(page->counts.blocks, 2);
@@ -224,7 +224,7 @@ static void launches_in_order(void)
     MUST(fill(BASE + 14 * MIB, MIB, true).verdict == FLW_AUDIT_REUSED);
 }
 
-static void launches_touch_what_their_arguments_point_into(void **state)
+TEST(launches_touch_what_their_arguments_point_into)
 {
     in_a_child(launches_in_order, NULL);
     assert_int_equal(page->counts.launches, 5);
@@ -256,7 +256,7 @@ static void captured_fills(void)
     MUST(fill(BASE + 128, 64, true).verdict == FLW_AUDIT_REUSED);
 }
 
-static void a_fill_in_a_capture_is_no_candidate_and_touches(void **state)
+TEST(a_fill_in_a_capture_is_no_candidate_and_touches)
 {
     in_a_child(captured_fills, NULL);
     assert_int_equal(page->counts.captured, 1);
@@ -286,7 +286,7 @@ static void two_sites(void)
     fill_there(0);
 }
 
-static void a_site_on_trial_is_the_same_in_the_next_run(void **state)
+TEST(a_site_on_trial_is_the_same_in_the_next_run)
 {
     struct flw_audit_config config = {.poison = 0xff};
     uint64_t here = 0, there = 0;
@@ -334,7 +334,7 @@ static void many_threads(void)
     }
 }
 
-static void threads_are_counted_whole(void **state)
+TEST(threads_are_counted_whole)
 {
     in_a_child(many_threads, NULL);
     assert_int_equal(page->counts.fills, 4000);
@@ -345,7 +345,7 @@ static void threads_are_counted_whole(void **state)
     assert_int_equal(page->sites[0].bytes, 2000 * MIB);
 }
 
-static void lines_of_a_script_are_read_from_a_traceback(void **state)
+TEST(lines_of_a_script_are_read_from_a_traceback)
 {
     char lines[64], room[24];
     char text[] = "Stack (most recent call first):\n"
@@ -383,7 +383,7 @@ static void sites_run_out(void)
     }
 }
 
-static void a_full_table_of_sites_is_said(void **state)
+TEST(a_full_table_of_sites_is_said)
 {
     in_a_child(sites_run_out, NULL);
     assert_int_equal(page->site_count, FLW_AUDIT_SITES);
@@ -393,7 +393,7 @@ static void a_full_table_of_sites_is_said(void **state)
     assert_true(page->sites[0].frames[0].module == FLW_AUDIT_NO_MODULE);
 }
 
-static void what_a_killed_program_saw_is_there(void **state)
+TEST(what_a_killed_program_saw_is_there)
 {
     char prefix[128], path[160];
     struct flw_audit_config config = {.prefix = prefix};
@@ -415,7 +415,7 @@ static void what_a_killed_program_saw_is_there(void **state)
     assert_false(flw_auditpage_read(path, page)); /* cut short */
 }
 
-static void a_page_that_lies_is_refused(void **state)
+TEST(a_page_that_lies_is_refused)
 {
     struct flw_auditpage *lie = malloc(sizeof *lie);
     in_a_child(two_sites, NULL);
@@ -445,7 +445,7 @@ static void keep_complaint(const char *prefix, int error)
     complaint_error = strcmp(prefix, "/nonexistent/folder/page") == 0 ? error : -1;
 }
 
-static void a_page_that_cannot_be_made_is_said_once_and_the_audit_is_off(void **state)
+TEST(a_page_that_cannot_be_made_is_said_once_and_the_audit_is_off)
 {
     struct flw_audit_config config = {.prefix = "/nonexistent/folder/page",
                                       .complain = keep_complaint};
@@ -473,20 +473,4 @@ static int remove_folder(void **state)
     return system(line);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_fill_kernels_are_read_and_others_are_not),
-        cmocka_unit_test(only_fills_of_untouched_memory_are_candidates),
-        cmocka_unit_test(launches_touch_what_their_arguments_point_into),
-        cmocka_unit_test(a_fill_in_a_capture_is_no_candidate_and_touches),
-        cmocka_unit_test(a_site_on_trial_is_the_same_in_the_next_run),
-        cmocka_unit_test(threads_are_counted_whole),
-        cmocka_unit_test(lines_of_a_script_are_read_from_a_traceback),
-        cmocka_unit_test(a_full_table_of_sites_is_said),
-        cmocka_unit_test(what_a_killed_program_saw_is_there),
-        cmocka_unit_test(a_page_that_lies_is_refused),
-        cmocka_unit_test(a_page_that_cannot_be_made_is_said_once_and_the_audit_is_off),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+FLW_TEST_MAIN(make_folder, remove_folder)

@@ -48,7 +48,7 @@ static void find_site(const char *function, char site[13])
 
 /* ---- candidates */
 
-static void sites_are_listed_with_their_callers_and_the_dearest_first(void **state)
+TEST(sites_are_listed_with_their_callers_and_the_dearest_first)
 {
     expect_counts("two", 4, 4);
     assert_true(command_number("", "bytes") == 4 * 4096);
@@ -73,7 +73,7 @@ static void sites_are_listed_with_their_callers_and_the_dearest_first(void **sta
     assert_null(strstr(out_text, "unneeded"));
 }
 
-static void what_was_touched_before_is_no_candidate(void **state)
+TEST(what_was_touched_before_is_no_candidate)
 {
     expect_counts("touched", 0, 4);
     assert_int_equal(command_number("", "reused"), 3);
@@ -84,7 +84,7 @@ static void what_was_touched_before_is_no_candidate(void **state)
                        "fills of blocks that something had touched since their allocation");
 }
 
-static void a_kernel_known_as_a_fill_is_one(void **state)
+TEST(a_kernel_known_as_a_fill_is_one)
 {
     char site[13], line[128];
     expect_counts("kernel", 1, 1);
@@ -97,7 +97,7 @@ static void a_kernel_known_as_a_fill_is_one(void **state)
     flw_test_expect_in(out_text, "1 fill was given 0xff");
 }
 
-static void launches_that_cannot_be_read_touch_every_block(void **state)
+TEST(launches_that_cannot_be_read_touch_every_block)
 {
     expect_counts("unreadable", 1, 2); /* the block allocated later is a candidate again */
     assert_int_equal(command_number("", "unread_launches"), 1);
@@ -108,21 +108,21 @@ static void launches_that_cannot_be_read_touch_every_block(void **state)
     assert_int_equal(command_number("", "unread_launches"), 0);
 }
 
-static void graphs_are_counted_and_touch_every_block(void **state)
+TEST(graphs_are_counted_and_touch_every_block)
 {
     expect_counts("graph", 2, 4); /* before the graph's launch, and of a later allocation */
     assert_int_equal(command_number("", "captured"), 1);
     assert_int_equal(command_number("", "graph_launches"), 1);
 }
 
-static void when_a_context_ends_no_block_counts_as_untouched(void **state)
+TEST(when_a_context_ends_no_block_counts_as_untouched)
 {
     expect_counts("context", 1, 2); /* addresses may be reused for memory that is not tracked */
     assert_int_equal(command_number("", "reused"), 1);
     assert_int_equal(command_number("", "hidden_work"), 1);
 }
 
-static void threads_and_processes_are_put_together(void **state)
+TEST(threads_and_processes_are_put_together)
 {
     expect_counts("threads", 400, 800);
     assert_int_equal(command_number("", "reused"), 400);
@@ -135,7 +135,7 @@ static void threads_and_processes_are_put_together(void **state)
 
 /* ---- trials */
 
-static void a_trial_shows_which_of_two_fills_was_needed(void **state)
+TEST(a_trial_shows_which_of_two_fills_was_needed)
 {
     char needed[13], unneeded[13], line[160];
     expect_counts("two", 4, 4);
@@ -159,7 +159,7 @@ static void a_trial_shows_which_of_two_fills_was_needed(void **state)
     flw_test_expect_in(out_text, needed);
 }
 
-static void a_site_that_was_not_met_is_said_with_those_that_were(void **state)
+TEST(a_site_that_was_not_met_is_said_with_those_that_were)
 {
     char site[13];
     expect_counts("kernel", 1, 1);
@@ -173,7 +173,7 @@ static void a_site_that_was_not_met_is_said_with_those_that_were(void **state)
     flw_test_expect_in(out_text, "right\n");
 }
 
-static void lines_of_a_script_are_sites_of_their_own(void **state)
+TEST(lines_of_a_script_are_sites_of_their_own)
 {
     if (audit("python3 -c 'import ctypes'") != 0) {
         skip(); /* no python3 here */
@@ -191,7 +191,7 @@ static void lines_of_a_script_are_sites_of_their_own(void **state)
                        "\"script\":[\"audit_script.py:19 in fill\",\"audit_script.py:23 in one\",");
 }
 
-static void memory_of_the_pool_is_followed_as_the_drivers(void **state)
+TEST(memory_of_the_pool_is_followed_as_the_drivers)
 {
     static const char *const modes[] = {"cache", "strict"};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
@@ -214,14 +214,14 @@ static void memory_of_the_pool_is_followed_as_the_drivers(void **state)
 
 /* ---- bad ends */
 
-static void a_program_that_is_killed_leaves_what_was_seen(void **state)
+TEST(a_program_that_is_killed_leaves_what_was_seen)
 {
     assert_int_equal(audit("$A -- $C killed"), 128 + 9);
     flw_test_expect_in(out_text, "1 candidate site, 1 of 1 fills");
     flw_test_expect_in(out_text, "up to the end of the command: a signal ended it: 9");
 }
 
-static void hooks_that_were_not_reached_are_said(void **state)
+TEST(hooks_that_were_not_reached_are_said)
 {
     assert_int_equal(audit("$A -- true"), 1);
     flw_test_expect_in(error_text, "the hooks were never reached");
@@ -229,7 +229,7 @@ static void hooks_that_were_not_reached_are_said(void **state)
     assert_int_equal(audit("$A -- sh -c 'exit 7'"), 7);
 }
 
-static void a_program_without_allocations_has_a_report(void **state)
+TEST(a_program_without_allocations_has_a_report)
 {
     assert_int_equal(audit("$A -- $C none"), 0);
     assert_string_equal(error_text, "");
@@ -240,7 +240,7 @@ static void a_program_without_allocations_has_a_report(void **state)
 }
 
 /* Beside another interposer, Fallow and the audit are off. */
-static void an_audit_that_was_off_has_no_report(void **state)
+TEST(an_audit_that_was_off_has_no_report)
 {
     assert_int_equal(audit("LD_PRELOAD=$RIVAL $A -- $C two"), 1);
     flw_test_expect_in(error_text,
@@ -250,7 +250,7 @@ static void an_audit_that_was_off_has_no_report(void **state)
 }
 
 /* On a wide terminal every sentence is a single line. */
-static void sentences_are_not_broken_twice(void **state)
+TEST(sentences_are_not_broken_twice)
 {
     assert_int_equal(audit("COLUMNS=90 $A -- $C two | awk '/^A candidate/ { s = 1 } "
                            "s && !/^    / && ++n > 1 { exit } s' | wc -l"),
@@ -259,20 +259,20 @@ static void sentences_are_not_broken_twice(void **state)
 }
 
 /* With the message that every subcommand prints. */
-static void a_reader_that_has_gone_is_named(void **state)
+TEST(a_reader_that_has_gone_is_named)
 {
     (void)audit("mkfifo p; exec 3<>p 4>p 3>&-; rm p; $A -- $C two >&4");
     command_expect_one_line("fallow: standard output: its reader ended before all was written");
 }
 
-static void findings_that_cannot_be_kept_are_said_and_the_program_runs(void **state)
+TEST(findings_that_cannot_be_kept_are_said_and_the_program_runs)
 {
     assert_int_equal(audit("FALLOW=audit:/nonexistent/x LD_PRELOAD=$AUDIT_LIBRARY $C two"), 0);
     flw_test_expect_in(out_text, "right\n");
     command_expect_one_line("cannot keep findings at '/nonexistent/x': No such file or directory");
 }
 
-static void nothing_is_left_behind(void **state)
+TEST(nothing_is_left_behind)
 {
     assert_int_equal(audit("$A -o report -- $C two && grep -c zero_for report && ls"), 0);
     flw_test_expect_in(out_text, "right\n2\nerr\nout\nreport\n");
@@ -281,7 +281,7 @@ static void nothing_is_left_behind(void **state)
     flw_test_expect_in(out_text, "right\n1\nerr\nout\n");
 }
 
-static void mistakes_are_named(void **state)
+TEST(mistakes_are_named)
 {
     static const char *const lines[][2] = {
         {"$F audit", "no command; give one after --"},
@@ -301,30 +301,10 @@ static void mistakes_are_named(void **state)
     assert_int_equal(audit("$A -- no_such_command_here"), 127);
 }
 
-int main(void)
+static int make_folder(void **state)
 {
     setenv("COLUMNS", "1000", 1); /* sentences in one line each */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sites_are_listed_with_their_callers_and_the_dearest_first),
-        cmocka_unit_test(what_was_touched_before_is_no_candidate),
-        cmocka_unit_test(a_kernel_known_as_a_fill_is_one),
-        cmocka_unit_test(launches_that_cannot_be_read_touch_every_block),
-        cmocka_unit_test(graphs_are_counted_and_touch_every_block),
-        cmocka_unit_test(when_a_context_ends_no_block_counts_as_untouched),
-        cmocka_unit_test(threads_and_processes_are_put_together),
-        cmocka_unit_test(a_trial_shows_which_of_two_fills_was_needed),
-        cmocka_unit_test(a_site_that_was_not_met_is_said_with_those_that_were),
-        cmocka_unit_test(lines_of_a_script_are_sites_of_their_own),
-        cmocka_unit_test(memory_of_the_pool_is_followed_as_the_drivers),
-        cmocka_unit_test(a_program_that_is_killed_leaves_what_was_seen),
-        cmocka_unit_test(hooks_that_were_not_reached_are_said),
-        cmocka_unit_test(a_program_without_allocations_has_a_report),
-        cmocka_unit_test(an_audit_that_was_off_has_no_report),
-        cmocka_unit_test(sentences_are_not_broken_twice),
-        cmocka_unit_test(a_reader_that_has_gone_is_named),
-        cmocka_unit_test(findings_that_cannot_be_kept_are_said_and_the_program_runs),
-        cmocka_unit_test(nothing_is_left_behind),
-        cmocka_unit_test(mistakes_are_named),
-    };
-    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
+    return command_make_folder(state);
 }
+
+FLW_TEST_MAIN(make_folder, command_remove_folder)

@@ -47,7 +47,7 @@ static char *print(void (*how)(FILE *, struct flw_findings *))
     return text;
 }
 
-static void pages_of_one_site_are_added_and_the_dearest_comes_first(void **state)
+TEST(pages_of_one_site_are_added_and_the_dearest_comes_first)
 {
     make_page(7, "/bin/one", 0x10, 100);
     flw_findings_add(&findings, page);
@@ -68,7 +68,7 @@ static void pages_of_one_site_are_added_and_the_dearest_comes_first(void **state
     flw_findings_finish(&findings);
 }
 
-static void functions_are_named_from_the_file(void **state)
+TEST(functions_are_named_from_the_file)
 {
     Dl_info info;
     struct link_map *map = NULL;
@@ -100,7 +100,7 @@ static void functions_are_named_from_the_file(void **state)
 }
 
 /* Damage of any kind in a program's file must not cause a read beyond the end. */
-static void a_damaged_program_file_gives_no_names_and_no_fault(void **state)
+TEST(a_damaged_program_file_gives_no_names_and_no_fault)
 {
     uint64_t seed = flw_test_seed("findings symbols");
     char path[] = "/tmp/fallow_symbols_XXXXXX";
@@ -138,7 +138,7 @@ static void a_damaged_program_file_gives_no_names_and_no_fault(void **state)
     unlink(path);
 }
 
-static void frames_of_the_runtime_are_not_where_a_fill_comes_from(void **state)
+TEST(frames_of_the_runtime_are_not_where_a_fill_comes_from)
 {
     make_page(7, "/usr/lib/libcudart.so.13", 0x10, 100);
     page->sites[0].frame_count = 3;
@@ -158,7 +158,7 @@ static void frames_of_the_runtime_are_not_where_a_fill_comes_from(void **state)
     flw_findings_finish(&findings);
 }
 
-static void bounds_and_unread_values_are_marked(void **state)
+TEST(bounds_and_unread_values_are_marked)
 {
     make_page(7, "/bin/own", 0x10, 2048);
     page->sites[0].unread_range_count = 1;
@@ -173,7 +173,7 @@ static void bounds_and_unread_values_are_marked(void **state)
     flw_findings_finish(&findings);
 }
 
-static void what_is_no_page_is_counted_and_not_read(void **state)
+TEST(what_is_no_page_is_counted_and_not_read)
 {
     char folder[] = "/tmp/fallow_findings_XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
@@ -203,15 +203,4 @@ static int end(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_of_one_site_are_added_and_the_dearest_comes_first),
-        cmocka_unit_test(functions_are_named_from_the_file),
-        cmocka_unit_test(a_damaged_program_file_gives_no_names_and_no_fault),
-        cmocka_unit_test(frames_of_the_runtime_are_not_where_a_fill_comes_from),
-        cmocka_unit_test(bounds_and_unread_values_are_marked),
-        cmocka_unit_test(what_is_no_page_is_counted_and_not_read),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+FLW_TEST_MAIN(begin, end)

@@ -112,7 +112,7 @@ static void assert_not_reached(const char *reason)
     }
 }
 
-static void a_linked_program_is_reached(void **state)
+TEST(a_linked_program_is_reached)
 {
     run_both((const char *[]){LINKED, NULL}, DRIVER_FOLDER);
     assert_int_equal(plain.status, 0);
@@ -122,25 +122,25 @@ static void a_linked_program_is_reached(void **state)
     assert_string_equal(hooked.err, "");
 }
 
-static void a_program_that_opens_it_by_name_is_reached(void **state)
+TEST(a_program_that_opens_it_by_name_is_reached)
 {
     run_both((const char *[]){CLIENT, "name", NULL}, DRIVER_FOLDER);
     assert_reached();
 }
 
-static void a_program_that_opens_it_without_version_is_reached(void **state)
+TEST(a_program_that_opens_it_without_version_is_reached)
 {
     run_both((const char *[]){CLIENT, "unversioned", NULL}, DRIVER_FOLDER);
     assert_reached();
 }
 
-static void a_program_that_opens_it_by_path_is_reached(void **state)
+TEST(a_program_that_opens_it_by_path_is_reached)
 {
     run_both((const char *[]){CLIENT, "path", DRIVER_FOLDER "/libcuda.so", NULL}, "/nowhere");
     assert_reached();
 }
 
-static void a_program_that_looks_everywhere_is_reached(void **state)
+TEST(a_program_that_looks_everywhere_is_reached)
 {
     run_both((const char *[]){CLIENT, "default", NULL}, DRIVER_FOLDER);
     assert_int_equal(plain.status, 0);
@@ -148,34 +148,34 @@ static void a_program_that_looks_everywhere_is_reached(void **state)
     assert_hooked("cuMemFree_v2");
 }
 
-static void a_program_that_looks_through_itself_is_reached(void **state)
+TEST(a_program_that_looks_through_itself_is_reached)
 {
     run_both((const char *[]){CLIENT, "main", NULL}, DRIVER_FOLDER);
     assert_int_equal(plain.status, 0);
     assert_hooked("cuMemAlloc_v2");
 }
 
-static void a_plug_in_is_reached_and_finds_its_own_symbols(void **state)
+TEST(a_plug_in_is_reached_and_finds_its_own_symbols)
 {
     run_both((const char *[]){CLIENT, "plugin", PLUGIN, "local", NULL}, DRIVER_FOLDER);
     assert_reached();
     assert_non_null(strstr(plain.out, "my own symbol 1\nthe next one 0\n"));
 }
 
-static void a_plug_in_that_looks_in_its_constructor_is_reached(void **state)
+TEST(a_plug_in_that_looks_in_its_constructor_is_reached)
 {
     run_both((const char *[]){CLIENT, "plugin", EARLY_PLUGIN, "local", NULL}, DRIVER_FOLDER);
     assert_reached();
 }
 
-static void a_deep_bound_plug_in_goes_past_us_and_is_reported(void **state)
+TEST(a_deep_bound_plug_in_goes_past_us_and_is_reported)
 {
     run_both((const char *[]){CLIENT, "plugin", PLUGIN, "deepbind", NULL}, DRIVER_FOLDER);
     assert_int_equal(plain.status, 0);
     assert_not_reached("RTLD_DEEPBIND");
 }
 
-static void a_namespace_of_its_own_goes_past_us_and_is_reported(void **state)
+TEST(a_namespace_of_its_own_goes_past_us_and_is_reported)
 {
     const char *const argv[] = {CLIENT, "plugin", PLUGIN, "namespace", NULL};
     run_both(argv, DRIVER_FOLDER);
@@ -186,7 +186,7 @@ static void a_namespace_of_its_own_goes_past_us_and_is_reported(void **state)
                      FLW_RUNPAGE_LOADED | FLW_RUNPAGE_PASSED | FLW_RUNPAGE_ENDED);
 }
 
-static void python_is_reached(void **state)
+TEST(python_is_reached)
 {
     if (access(PYTHON, X_OK) != 0) {
         skip();
@@ -197,7 +197,7 @@ static void python_is_reached(void **state)
     assert_non_null(strstr(hooked.out, "alloc 0\nfree 0\n"));
 }
 
-static void a_look_alike_of_the_runtime_is_reached(void **state)
+TEST(a_look_alike_of_the_runtime_is_reached)
 {
     run_both((const char *[]){RUNTIME_LIKE, NULL}, DRIVER_FOLDER);
     assert_reached();
@@ -208,7 +208,7 @@ static void a_look_alike_of_the_runtime_is_reached(void **state)
     assert_non_null(strstr(hooked.out, "two functions 1\n"));
 }
 
-static void a_driver_that_looks_itself_up_gets_its_own(void **state)
+TEST(a_driver_that_looks_itself_up_gets_its_own)
 {
     run_both((const char *[]){REENTER, NULL}, REENTRANT_FOLDER);
     assert_int_equal(plain.status, 0);
@@ -216,7 +216,7 @@ static void a_driver_that_looks_itself_up_gets_its_own(void **state)
     assert_non_null(strstr(hooked.out, "alloc 0\nthe driver's block 1\n"));
 }
 
-static void two_names_of_one_function_share_a_wrapper(void **state)
+TEST(two_names_of_one_function_share_a_wrapper)
 {
     run_both((const char *[]){REENTER, NULL}, REENTRANT_FOLDER);
     assert_int_equal(plain.status, 0);
@@ -225,7 +225,7 @@ static void two_names_of_one_function_share_a_wrapper(void **state)
     assert_non_null(strstr(hooked.out, "destroy nothing 201\n"));
 }
 
-static void a_driver_with_two_addresses_for_one_is_hooked_at_both(void **state)
+TEST(a_driver_with_two_addresses_for_one_is_hooked_at_both)
 {
     run_both((const char *[]){REENTER, NULL}, APART_FOLDER);
     assert_int_equal(plain.status, 0);
@@ -233,7 +233,7 @@ static void a_driver_with_two_addresses_for_one_is_hooked_at_both(void **state)
     assert_non_null(strstr(hooked.out, "alloc 0\nthe driver's block 1\n"));
 }
 
-static void a_driver_that_lacks_what_we_need_is_left_alone(void **state)
+TEST(a_driver_that_lacks_what_we_need_is_left_alone)
 {
     const char *const argv[] = {REENTER, NULL};
     run(&plain, argv, SCANT_FOLDER, NULL, NULL);
@@ -244,7 +244,7 @@ static void a_driver_that_lacks_what_we_need_is_left_alone(void **state)
     assert_int_equal(child_count(hooked.err, "\n"), 1);
 }
 
-static void threads_that_look_up_at_once_get_the_same(void **state)
+TEST(threads_that_look_up_at_once_get_the_same)
 {
     for (unsigned i = 0; i < 10; i++) {
         run_both((const char *[]){CLIENT, "threads", NULL}, DRIVER_FOLDER);
@@ -253,20 +253,20 @@ static void threads_that_look_up_at_once_get_the_same(void **state)
     }
 }
 
-static void errors_of_the_loader_stay_the_programs(void **state)
+TEST(errors_of_the_loader_stay_the_programs)
 {
     run_both((const char *[]){CLIENT, "error", NULL}, DRIVER_FOLDER);
     assert_non_null(strstr(plain.out, "after a success: no error\n"));
     assert_non_null(strstr(plain.out, "nobody_has_this"));
 }
 
-static void the_next_symbol_is_the_callers(void **state)
+TEST(the_next_symbol_is_the_callers)
 {
     run_both((const char *[]){CLIENT, "next", NULL}, DRIVER_FOLDER);
     assert_non_null(strstr(plain.out, "puts is the library's: 1\n"));
 }
 
-static void without_a_driver_none_is_found(void **state)
+TEST(without_a_driver_none_is_found)
 {
     const char *const argv[] = {CLIENT, "name", NULL};
     run_both(argv, "/nowhere");
@@ -276,7 +276,7 @@ static void without_a_driver_none_is_found(void **state)
     assert_non_null(strstr(plain.out, "default 0\nan error 1\nprogram 0\nan error 1\nnext 0\n"));
 }
 
-static void launches_are_the_drivers_own_but_under_an_audit(void **state)
+TEST(launches_are_the_drivers_own_but_under_an_audit)
 {
     run_both((const char *[]){CLIENT, "vain", NULL}, DRIVER_FOLDER);
     assert_non_null(strstr(hooked.out, "from cuLaunchKernel " DRIVERS));
@@ -285,14 +285,14 @@ static void launches_are_the_drivers_own_but_under_an_audit(void **state)
     assert_non_null(strstr(hooked.out, "from cuLaunchKernel " OURS));
 }
 
-static void a_name_that_the_driver_lacks_is_not_found(void **state)
+TEST(a_name_that_the_driver_lacks_is_not_found)
 {
     run_both((const char *[]){CLIENT, "vain", NULL}, DRIVER_FOLDER);
     assert_non_null(strstr(hooked.out, "known 1\nan error 0\nunknown 0\nan error 1\n"));
     assert_null(strstr(hooked.out, "unknown 1"));
 }
 
-static void a_program_without_cuda_loads_none(void **state)
+TEST(a_program_without_cuda_loads_none)
 {
     const char *const argv[] = {CLIENT, "none", NULL};
     run_both(argv, DRIVER_FOLDER);
@@ -300,7 +300,7 @@ static void a_program_without_cuda_loads_none(void **state)
     assert_uses_no_driver(argv, DRIVER_FOLDER);
 }
 
-static void a_fork_before_and_after_use_is_as_without_us(void **state)
+TEST(a_fork_before_and_after_use_is_as_without_us)
 {
     run_both((const char *[]){CLIENT, "fork", "before", NULL}, DRIVER_FOLDER);
     assert_int_equal(child_count(plain.out, "alloc 0"), 2);
@@ -308,7 +308,7 @@ static void a_fork_before_and_after_use_is_as_without_us(void **state)
     assert_non_null(strstr(plain.out, "child\nalloc 3\n"));
 }
 
-static void a_child_without_the_environment_is_plain(void **state)
+TEST(a_child_without_the_environment_is_plain)
 {
     run_both((const char *[]){CLIENT, "stripped", FLW_EMULATOR CLIENT, "name", NULL},
              DRIVER_FOLDER);
@@ -318,7 +318,7 @@ static void a_child_without_the_environment_is_plain(void **state)
 }
 
 /* The loader itself leaves us out. Needs root, and a file system that heeds the bit. */
-static void a_setuid_program_is_plain(void **state)
+TEST(a_setuid_program_is_plain)
 {
     static const char copy[] = "preload_setuid_client";
     if (geteuid() != 0 ||
@@ -338,7 +338,7 @@ static void a_setuid_program_is_plain(void **state)
     assert_string_equal(hooked.err, "");
 }
 
-static void a_wrong_setting_is_said_once_and_leaves_the_program_alone(void **state)
+TEST(a_wrong_setting_is_said_once_and_leaves_the_program_alone)
 {
     static const struct {
         const char *setting, *line;
@@ -357,7 +357,7 @@ static void a_wrong_setting_is_said_once_and_leaves_the_program_alone(void **sta
     }
 }
 
-static void off_is_off(void **state)
+TEST(off_is_off)
 {
     static const char *const settings[] = {"mode:off", "skip:preload_client", "only:another"};
     for (unsigned i = 0; i < sizeof settings / sizeof *settings; i++) {
@@ -370,7 +370,7 @@ static void off_is_off(void **state)
 }
 
 /* The driver refuses everything here, so trace and audit have nothing to report. */
-static void a_wrapper_that_has_nothing_to_do_calls_the_real_one_and_nothing_else(void **state)
+TEST(a_wrapper_that_has_nothing_to_do_calls_the_real_one_and_nothing_else)
 {
     static const char *const modes[] = {"mode:off", "mode:trace", "mode:audit"};
     for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
@@ -403,7 +403,7 @@ static void assert_gives_way(const char *const *argv, const char *rival, const c
     }
 }
 
-static void we_give_way_to_another_that_exports(void **state)
+TEST(we_give_way_to_another_that_exports)
 {
     assert_gives_way((const char *[]){LINKED, NULL}, RIVAL_EXPORTS, "interposes cuMemAlloc_v2 too");
     assert_non_null(strstr(plain.out, "rival was asked: 1"));
@@ -411,7 +411,7 @@ static void we_give_way_to_another_that_exports(void **state)
                      "interposes cuMemAlloc_v2 too");
 }
 
-static void we_give_way_to_another_that_answers_dlsym(void **state)
+TEST(we_give_way_to_another_that_answers_dlsym)
 {
     assert_gives_way((const char *[]){CLIENT, "name", NULL}, RIVAL_ANSWERS,
                      "another preload's dlsym"); /* it queries no later library */
@@ -419,7 +419,7 @@ static void we_give_way_to_another_that_answers_dlsym(void **state)
     assert_gives_way((const char *[]){LINKED, NULL}, RIVAL_ANSWERS, "interposes cuMemAlloc_v2 too");
 }
 
-static void we_work_beside_another_that_only_watches(void **state)
+TEST(we_work_beside_another_that_only_watches)
 {
     static const char *const orders[] = {RIVAL_WATCHES " " PRELOAD, PRELOAD " " RIVAL_WATCHES};
     for (unsigned i = 0; i < 2; i++) {
@@ -455,7 +455,7 @@ static void assert_runtime_is_reached(const char *const *argv, const char *folde
     assert_int_equal(child_count(hooked.err, "fallow: "), 0);
 }
 
-static void a_program_of_nvcc_with_the_static_runtime_is_reached(void **state)
+TEST(a_program_of_nvcc_with_the_static_runtime_is_reached)
 {
     if (access(RUNTIME_STATIC, X_OK) != 0) {
         skip();
@@ -464,7 +464,7 @@ static void a_program_of_nvcc_with_the_static_runtime_is_reached(void **state)
     assert_non_null(strstr(plain.out, "cudaMalloc ")); /* the same result, success or not */
 }
 
-static void a_program_of_nvcc_with_the_shared_runtime_is_reached(void **state)
+TEST(a_program_of_nvcc_with_the_shared_runtime_is_reached)
 {
     if (access(RUNTIME_SHARED, X_OK) != 0) {
         skip();
@@ -474,7 +474,7 @@ static void a_program_of_nvcc_with_the_shared_runtime_is_reached(void **state)
 }
 
 /* Libraries that carry a runtime of their own, linked statically and hidden. */
-static void the_runtimes_inside_libraries_are_reached(void **state)
+TEST(the_runtimes_inside_libraries_are_reached)
 {
     static const char *const inner[][2] = {{TOOLKIT "/libcublas.so", "cublasCreate_v2"},
                                            {TOOLKIT "/libcudnn.so", "cudnnCreate"}};
@@ -493,7 +493,7 @@ static void the_runtimes_inside_libraries_are_reached(void **state)
     }
 }
 
-static void a_preloaded_malloc_changes_nothing(void **state)
+TEST(a_preloaded_malloc_changes_nothing)
 {
     static const char *const orders[] = {PRELOADED_MALLOC " " PRELOAD,
                                          PRELOAD " " PRELOADED_MALLOC};
@@ -509,45 +509,4 @@ static void a_preloaded_malloc_changes_nothing(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_linked_program_is_reached),
-        cmocka_unit_test(a_program_that_opens_it_by_name_is_reached),
-        cmocka_unit_test(a_program_that_opens_it_without_version_is_reached),
-        cmocka_unit_test(a_program_that_opens_it_by_path_is_reached),
-        cmocka_unit_test(a_program_that_looks_everywhere_is_reached),
-        cmocka_unit_test(a_program_that_looks_through_itself_is_reached),
-        cmocka_unit_test(a_plug_in_is_reached_and_finds_its_own_symbols),
-        cmocka_unit_test(a_plug_in_that_looks_in_its_constructor_is_reached),
-        cmocka_unit_test(a_deep_bound_plug_in_goes_past_us_and_is_reported),
-        cmocka_unit_test(a_namespace_of_its_own_goes_past_us_and_is_reported),
-        cmocka_unit_test(python_is_reached),
-        cmocka_unit_test(a_look_alike_of_the_runtime_is_reached),
-        cmocka_unit_test(a_driver_that_looks_itself_up_gets_its_own),
-        cmocka_unit_test(two_names_of_one_function_share_a_wrapper),
-        cmocka_unit_test(a_driver_with_two_addresses_for_one_is_hooked_at_both),
-        cmocka_unit_test(a_driver_that_lacks_what_we_need_is_left_alone),
-        cmocka_unit_test(threads_that_look_up_at_once_get_the_same),
-        cmocka_unit_test(errors_of_the_loader_stay_the_programs),
-        cmocka_unit_test(the_next_symbol_is_the_callers),
-        cmocka_unit_test(without_a_driver_none_is_found),
-        cmocka_unit_test(a_name_that_the_driver_lacks_is_not_found),
-        cmocka_unit_test(launches_are_the_drivers_own_but_under_an_audit),
-        cmocka_unit_test(a_program_without_cuda_loads_none),
-        cmocka_unit_test(a_fork_before_and_after_use_is_as_without_us),
-        cmocka_unit_test(a_child_without_the_environment_is_plain),
-        cmocka_unit_test(a_setuid_program_is_plain),
-        cmocka_unit_test(a_wrong_setting_is_said_once_and_leaves_the_program_alone),
-        cmocka_unit_test(off_is_off),
-        cmocka_unit_test(a_wrapper_that_has_nothing_to_do_calls_the_real_one_and_nothing_else),
-        cmocka_unit_test(we_give_way_to_another_that_exports),
-        cmocka_unit_test(we_give_way_to_another_that_answers_dlsym),
-        cmocka_unit_test(we_work_beside_another_that_only_watches),
-        cmocka_unit_test(a_program_of_nvcc_with_the_static_runtime_is_reached),
-        cmocka_unit_test(a_program_of_nvcc_with_the_shared_runtime_is_reached),
-        cmocka_unit_test(the_runtimes_inside_libraries_are_reached),
-        cmocka_unit_test(a_preloaded_malloc_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -42,7 +42,7 @@ static void model_add(struct model *model, uint64_t begin, uint64_t end)
     fail();
 }
 
-static void blocks_are_found_by_any_address_inside_as_in_a_plain_list(void **state)
+TEST(blocks_are_found_by_any_address_inside_as_in_a_plain_list)
 {
     uint64_t seed = flw_test_seed("audit blocks");
     struct flw_liveblocks blocks;
@@ -90,7 +90,7 @@ static void blocks_are_found_by_any_address_inside_as_in_a_plain_list(void **sta
     flw_liveblocks_finish(&blocks);
 }
 
-static void filled_stretches_join_and_too_many_count_as_a_touch(void **state)
+TEST(filled_stretches_join_and_too_many_count_as_a_touch)
 {
     struct flw_liveblocks blocks;
     assert_true(flw_liveblocks_init(&blocks));
@@ -113,11 +113,4 @@ static void filled_stretches_join_and_too_many_count_as_a_touch(void **state)
     flw_liveblocks_finish(&blocks);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_found_by_any_address_inside_as_in_a_plain_list),
-        cmocka_unit_test(filled_stretches_join_and_too_many_count_as_a_touch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

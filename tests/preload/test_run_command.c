@@ -36,7 +36,7 @@ static void expect_line(unsigned flags, const char *line, int code, const char *
 
 /* ---- exit codes, signals, environment */
 
-static void exit_codes_and_signals_are_the_commands(void **state)
+TEST(exit_codes_and_signals_are_the_commands)
 {
     assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R -- sh -c 'echo out; exit 7'"), 7);
     expect_out("out\n");
@@ -50,7 +50,7 @@ static void exit_codes_and_signals_are_the_commands(void **state)
                      3);
 }
 
-static void signals_go_to_the_command(void **state)
+TEST(signals_go_to_the_command)
 {
     static const char *const names[] = {"TERM", "USR1", "HUP"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -64,7 +64,7 @@ static void signals_go_to_the_command(void **state)
     }
 }
 
-static void exec_becomes_the_command(void **state)
+TEST(exec_becomes_the_command)
 {
     assert_int_equal(
         run(0, "sh -c 'echo $$; exec '\"$R\"' --exec -- sh -c \"echo \\$\\$; exit 4\"'"), 4);
@@ -75,7 +75,7 @@ static void exec_becomes_the_command(void **state)
 }
 
 /* A child that shortens the run's page cannot crash the command that reads it. */
-static void a_child_cannot_cut_the_page_of_its_parent(void **state)
+TEST(a_child_cannot_cut_the_page_of_its_parent)
 {
     assert_int_equal(run(FLW_RUNPAGE_REACHED, "CUT_PAGE=1 $R -- sh -c 'exit 3'"), 3);
     assert_string_equal(error_text, "");
@@ -85,7 +85,7 @@ static void a_child_cannot_cut_the_page_of_its_parent(void **state)
 
 #define SHOW "printenv FALLOW | sed 's/,*state:.*//'"
 
-static void options_become_settings(void **state)
+TEST(options_become_settings)
 {
     assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R --mode strict --limit 2G --poison 90 --stats - "
                                               "--set top:1 -- " SHOW),
@@ -105,7 +105,7 @@ static void options_become_settings(void **state)
     expect_out("mode:cache,trace:HERE/fallow.ftrace\n");
 }
 
-static void other_preloads_stay_behind_and_sanitizers_in_front(void **state)
+TEST(other_preloads_stay_behind_and_sanitizers_in_front)
 {
     assert_int_equal(
         run(FLW_RUNPAGE_REACHED,
@@ -118,7 +118,7 @@ static void other_preloads_stay_behind_and_sanitizers_in_front(void **state)
 
 /* ---- mistakes */
 
-static void mistakes_are_named(void **state)
+TEST(mistakes_are_named)
 {
     command_expect_error("$F run", 2, "run: no command; give one after --");
     command_expect_error("$F record -o x --", 2, "record: no command; give one after --");
@@ -165,7 +165,7 @@ static void mistakes_are_named(void **state)
                          "cannot run 'no-such-command'");
 }
 
-static void a_wrong_option_starts_nothing(void **state)
+TEST(a_wrong_option_starts_nothing)
 {
     assert_int_equal(
         run(0, "$R --bogus -- sh -c ': >started'; code=$?; [ ! -e started ] && exit $code"), 2);
@@ -173,7 +173,7 @@ static void a_wrong_option_starts_nothing(void **state)
 
 /* ---- why no hook was reached */
 
-static void it_says_why_no_hook_was_reached(void **state)
+TEST(it_says_why_no_hook_was_reached)
 {
     unsigned loaded = FLW_RUNPAGE_LOADED;
     expect_line(loaded, "$R -- true", 0, "no CUDA was used, libcuda.so.1 was not loaded");
@@ -193,7 +193,7 @@ static void it_says_why_no_hook_was_reached(void **state)
     assert_string_equal(error_text, "");
 }
 
-static void a_setuid_program_is_told(void **state)
+TEST(a_setuid_program_is_told)
 {
     struct statvfs facts;
     if (getuid() != 0 || statvfs(folder, &facts) != 0 || (facts.f_flag & ST_NOSUID) != 0) {
@@ -203,7 +203,7 @@ static void a_setuid_program_is_told(void **state)
                 "./other is setuid, setgid or has capabilities");
 }
 
-static void a_script_is_looked_through_to_its_interpreter(void **state)
+TEST(a_script_is_looked_through_to_its_interpreter)
 {
     expect_line(0,
                 "cp $STATIC_EXIT ./quit; printf '#!%s/quit\\n' \"$PWD\" >script; chmod +x script; "
@@ -211,7 +211,7 @@ static void a_script_is_looked_through_to_its_interpreter(void **state)
                 5, "/quit is statically linked");
 }
 
-static void more_processes_than_places_are_no_harm(void **state)
+TEST(more_processes_than_places_are_no_harm)
 {
     char line[160];
     snprintf(line, sizeof line,
@@ -221,14 +221,14 @@ static void more_processes_than_places_are_no_harm(void **state)
     assert_string_equal(error_text, "");
 }
 
-static void a_record_that_did_not_come_is_missed(void **state)
+TEST(a_record_that_did_not_come_is_missed)
 {
     expect_line(FLW_RUNPAGE_REACHED, "$O -o none.ftrace -- true", 0, "there is no none.ftrace");
     expect_line(FLW_RUNPAGE_REACHED, "$O -o some.ftrace -- sh -c 'printf abc >some.ftrace'", 0,
                 "some.ftrace, 3 bytes; see fallow report some.ftrace");
 }
 
-static void a_record_of_before_is_not_this_runs(void **state)
+TEST(a_record_of_before_is_not_this_runs)
 {
     expect_line(FLW_RUNPAGE_REACHED, "printf abc >old.ftrace; $O -o old.ftrace -- true", 0,
                 "nothing new was put on record in old.ftrace");
@@ -238,7 +238,7 @@ static void a_record_of_before_is_not_this_runs(void **state)
     assert_string_equal(error_text, "");
 }
 
-static void a_place_that_takes_no_record_is_told_first(void **state)
+TEST(a_place_that_takes_no_record_is_told_first)
 {
     command_expect_error("mkdir -p place; $F record -o place -- sh -c 'echo ran'", 2,
                          "record: 'place' is a folder; name a file in it");
@@ -252,7 +252,7 @@ static void a_place_that_takes_no_record_is_told_first(void **state)
 
 /* ---- two patterns */
 
-static void equal_runs_are_equal(void **state)
+TEST(equal_runs_are_equal)
 {
     assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R --compare -- sh -c 'echo one; echo two; exit 3'"),
                      0);
@@ -262,7 +262,7 @@ static void equal_runs_are_equal(void **state)
     expect_out("no difference between 0x01 and 0x02: exit status 0, 0 bytes of output\n");
 }
 
-static void the_first_difference_is_shown(void **state)
+TEST(the_first_difference_is_shown)
 {
     assert_int_equal(run(FLW_RUNPAGE_REACHED,
                          "$R --compare -- sh -c 'echo same; case $FALLOW in *0x00*) echo apple;; "
@@ -283,7 +283,7 @@ static void the_first_difference_is_shown(void **state)
     flw_test_expect_in(out_text, "  0xff: (its output has ended)\n");
 }
 
-static void what_was_not_poisoned_shows_nothing(void **state)
+TEST(what_was_not_poisoned_shows_nothing)
 {
     assert_int_equal(run(FLW_RUNPAGE_LOADED, "$R --compare -- true"), 1);
     flw_test_expect_in(error_text, "no CUDA was used");
@@ -293,7 +293,7 @@ static void what_was_not_poisoned_shows_nothing(void **state)
     expect_out("1\n");
 }
 
-static void help_is_help(void **state)
+TEST(help_is_help)
 {
     assert_int_equal(run(0, "$F run --help"), 0);
     flw_test_expect_in(out_text, "usage: fallow run [OPTIONS] -- COMMAND");
@@ -301,7 +301,7 @@ static void help_is_help(void **state)
     flw_test_expect_in(out_text, "usage: fallow record");
 }
 
-static void a_program_with_address_sanitizer_is_told_the_option(void **state)
+TEST(a_program_with_address_sanitizer_is_told_the_option)
 {
     if (run(0,
             "echo 'int main(void) { return 0; }' >a.c; cc -fsanitize=address a.c -o asan && ./asan") !=
@@ -316,29 +316,4 @@ static void a_program_with_address_sanitizer_is_told_the_option(void **state)
     assert_string_equal(error_text, "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exit_codes_and_signals_are_the_commands),
-        cmocka_unit_test(signals_go_to_the_command),
-        cmocka_unit_test(exec_becomes_the_command),
-        cmocka_unit_test(a_child_cannot_cut_the_page_of_its_parent),
-        cmocka_unit_test(options_become_settings),
-        cmocka_unit_test(other_preloads_stay_behind_and_sanitizers_in_front),
-        cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(a_wrong_option_starts_nothing),
-        cmocka_unit_test(it_says_why_no_hook_was_reached),
-        cmocka_unit_test(a_setuid_program_is_told),
-        cmocka_unit_test(a_script_is_looked_through_to_its_interpreter),
-        cmocka_unit_test(more_processes_than_places_are_no_harm),
-        cmocka_unit_test(a_record_that_did_not_come_is_missed),
-        cmocka_unit_test(a_record_of_before_is_not_this_runs),
-        cmocka_unit_test(a_place_that_takes_no_record_is_told_first),
-        cmocka_unit_test(equal_runs_are_equal),
-        cmocka_unit_test(the_first_difference_is_shown),
-        cmocka_unit_test(what_was_not_poisoned_shows_nothing),
-        cmocka_unit_test(help_is_help),
-        cmocka_unit_test(a_program_with_address_sanitizer_is_told_the_option),
-    };
-    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
-}
+FLW_TEST_MAIN(command_make_folder, command_remove_folder)

@@ -17,7 +17,7 @@ static bool parse(const char *text)
     return flw_settings_parse(&settings, text, "train.py", message);
 }
 
-static void nothing_means_the_cache(void **state)
+TEST(nothing_means_the_cache)
 {
     static const char *const nothing[] = {NULL, "", ",", ",,"};
     for (unsigned i = 0; i < sizeof nothing / sizeof *nothing; i++) {
@@ -33,7 +33,7 @@ static void nothing_means_the_cache(void **state)
     }
 }
 
-static void every_key_is_read(void **state)
+TEST(every_key_is_read)
 {
     assert_true(
         parse("mode:strict,trace:/tmp/a b.ftrace,stats:-,poison:0xa5,limit:8G,reserve:0,"
@@ -50,7 +50,7 @@ static void every_key_is_read(void **state)
     assert_true(settings.is_ipc && settings.is_top);
 }
 
-static void a_trial_may_name_its_byte(void **state)
+TEST(a_trial_may_name_its_byte)
 {
     assert_true(parse("trial:053ace00d030=0x5a"));
     assert_int_equal(settings.trial_id, 0x053ace00d030);
@@ -60,7 +60,7 @@ static void a_trial_may_name_its_byte(void **state)
     assert_int_equal(settings.trial_id, 0);
 }
 
-static void a_trace_alone_means_the_trace_mode(void **state)
+TEST(a_trace_alone_means_the_trace_mode)
 {
     assert_true(parse("trace:x"));
     assert_int_equal(settings.mode, FLW_MODE_TRACE);
@@ -70,14 +70,14 @@ static void a_trace_alone_means_the_trace_mode(void **state)
     assert_int_equal(settings.mode, FLW_MODE_CACHE);
 }
 
-static void a_backslash_takes_the_next_character(void **state)
+TEST(a_backslash_takes_the_next_character)
 {
     assert_true(parse("stats:/a\\,b\\\\c:d,top:1"));
     assert_string_equal(settings.stats_file, "/a,b\\c:d");
     assert_true(settings.is_top);
 }
 
-static void programs_are_chosen_by_name(void **state)
+TEST(programs_are_chosen_by_name)
 {
     assert_true(parse("only:serve.py,only:train.py"));
     assert_int_equal(settings.mode, FLW_MODE_CACHE);
@@ -89,7 +89,7 @@ static void programs_are_chosen_by_name(void **state)
     assert_int_equal(settings.mode, FLW_MODE_CACHE);
 }
 
-static void wrong_text_switches_off_and_says_why(void **state)
+TEST(wrong_text_switches_off_and_says_why)
 {
     static const struct {
         const char *text, *expected;
@@ -130,7 +130,7 @@ static void wrong_text_switches_off_and_says_why(void **state)
     }
 }
 
-static void text_without_end_is_refused(void **state)
+TEST(text_without_end_is_refused)
 {
     static char text[100000];
     memset(text, 'x', sizeof text - 1);
@@ -141,17 +141,4 @@ static void text_without_end_is_refused(void **state)
     assert_true(strlen(message) < sizeof message);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_means_the_cache),
-        cmocka_unit_test(every_key_is_read),
-        cmocka_unit_test(a_trial_may_name_its_byte),
-        cmocka_unit_test(a_trace_alone_means_the_trace_mode),
-        cmocka_unit_test(a_backslash_takes_the_next_character),
-        cmocka_unit_test(programs_are_chosen_by_name),
-        cmocka_unit_test(wrong_text_switches_off_and_says_why),
-        cmocka_unit_test(text_without_end_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -16,7 +16,7 @@ static int run(const char *line)
     return command_run(whole);
 }
 
-static void a_line_says_what_mode_trace_saw(void **state)
+TEST(a_line_says_what_mode_trace_saw)
 {
     assert_int_equal(run("$R --mode trace --stats - -- $L misuse"), 0);
     flw_test_expect_in(error_text,
@@ -26,7 +26,7 @@ static void a_line_says_what_mode_trace_saw(void **state)
     flw_test_expect_in(error_text, " 7 frees, 1 failed allocation, 2 files, 6 poisoned blocks\n");
 }
 
-static void json_says_the_same(void **state)
+TEST(json_says_the_same)
 {
     assert_int_equal(
         run("$R --mode trace --stats s.json --trace t.ftrace -- $L many 1000 && cat s.json"), 0);
@@ -47,7 +47,7 @@ static void json_says_the_same(void **state)
     }
 }
 
-static void pools_say_what_they_allocated(void **state)
+TEST(pools_say_what_they_allocated)
 {
     assert_int_equal(run("$R --stats s.json -- $L many 1000 && cat s.json"), 0);
     assert_string_equal(error_text, "");
@@ -70,7 +70,7 @@ static void pools_say_what_they_allocated(void **state)
     flw_test_expect_in(error_text, ", 100 poisoned blocks\n");
 }
 
-static void pools_whose_context_has_ended_are_counted(void **state)
+TEST(pools_whose_context_has_ended_are_counted)
 {
     assert_int_equal(run("$R --stats s.json -- $L reset 10 && cat s.json"), 0);
     assert_int_equal(command_number("", "pool_count"), 2);
@@ -85,7 +85,7 @@ static void pools_whose_context_has_ended_are_counted(void **state)
                      command_number("\"pools\"", "peak_reserved_bytes"));
 }
 
-static void a_program_name_may_be_anything(void **state)
+TEST(a_program_name_may_be_anything)
 {
     assert_int_equal(
         run("ln -s $L 'a\"b\\c\n\xff'; $R --mode trace --stats n.json -- './a\"b\\c\n\xff' many 10 && "
@@ -94,7 +94,7 @@ static void a_program_name_may_be_anything(void **state)
     flw_test_expect_in(out_text, "\"program\": \"a\\\"b\\\\c\\u000a?\"");
 }
 
-static void each_process_that_used_the_driver_says_it(void **state)
+TEST(each_process_that_used_the_driver_says_it)
 {
     assert_int_equal(
         run("mkdir m; $R --mode trace --stats m/s.json -- sh -c '$L many 5; $L many 6'; ls m | wc -l; "
@@ -110,7 +110,7 @@ static void each_process_that_used_the_driver_says_it(void **state)
 }
 
 /* One driver allocation serves all blocks although none is a hit, and unserved memory is listed. */
-static void what_reached_the_driver_is_counted(void **state)
+TEST(what_reached_the_driver_is_counted)
 {
     assert_int_equal(run("$R --stats - -- $L create 70"), 0);
     flw_test_expect_in(error_text,
@@ -124,7 +124,7 @@ static void what_reached_the_driver_is_counted(void **state)
 }
 
 /* A program linked with the driver that makes no hooked call has not bypassed the hooks. */
-static void a_program_that_calls_nothing_hooked_is_named_so(void **state)
+TEST(a_program_that_calls_nothing_hooked_is_named_so)
 {
     assert_int_equal(run("$R --stats - -- $L"), 2);
     flw_test_expect_in(error_text,
@@ -141,7 +141,7 @@ static size_t count_of(const char *what)
 }
 
 /* Workers end by _exit or are killed; their parent does not use CUDA. */
-static void each_process_is_counted_however_it_ends(void **state)
+TEST(each_process_is_counted_however_it_ends)
 {
     assert_int_equal(run("$R --stats - -- $L workers 1000"), 0);
     assert_int_equal(count_of("mode cache: 1000 allocations ("), 2);
@@ -163,7 +163,7 @@ static void each_process_is_counted_however_it_ends(void **state)
     flw_test_expect_in(out_text, "\"end\": \"killed\"");
 }
 
-static void what_cannot_be_written_is_one_line(void **state)
+TEST(what_cannot_be_written_is_one_line)
 {
     assert_int_equal(run("$R --mode trace --stats no/such.json -- $L many 5"), 0);
     flw_test_expect_in(error_text, "cannot write statistics to ");
@@ -178,7 +178,7 @@ static void what_cannot_be_written_is_one_line(void **state)
     flw_test_expect_in(out_text, "kept.json: File too large\nold\n");
 }
 
-static void a_run_that_is_off_has_one_line(void **state)
+TEST(a_run_that_is_off_has_one_line)
 {
     assert_int_equal(
         run("LD_PRELOAD=$RIVAL $R --stats s2.json -- $L many 10 >/dev/null; ls s2.json"), 2);
@@ -188,20 +188,4 @@ static void a_run_that_is_off_has_one_line(void **state)
     assert_string_equal(out_text, "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_says_what_mode_trace_saw),
-        cmocka_unit_test(json_says_the_same),
-        cmocka_unit_test(pools_say_what_they_allocated),
-        cmocka_unit_test(pools_whose_context_has_ended_are_counted),
-        cmocka_unit_test(a_program_name_may_be_anything),
-        cmocka_unit_test(each_process_that_used_the_driver_says_it),
-        cmocka_unit_test(what_reached_the_driver_is_counted),
-        cmocka_unit_test(a_program_that_calls_nothing_hooked_is_named_so),
-        cmocka_unit_test(each_process_is_counted_however_it_ends),
-        cmocka_unit_test(a_run_that_is_off_has_one_line),
-        cmocka_unit_test(what_cannot_be_written_is_one_line),
-    };
-    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
-}
+FLW_TEST_MAIN(command_make_folder, command_remove_folder)

@@ -32,7 +32,7 @@ static const struct flw_trace_block *find_block(const struct flw_trace *trace, u
     return found;
 }
 
-static void every_kind_of_memory_is_on_record(void **state)
+TEST(every_kind_of_memory_is_on_record)
 {
     assert_int_equal(
         run("$L kinds >plain && $O -o k.ftrace -- $L kinds >recorded && cmp plain recorded && "
@@ -60,7 +60,7 @@ static void every_kind_of_memory_is_on_record(void **state)
     flw_trace_destroy(host);
 }
 
-static void the_other_subcommands_open_it(void **state)
+TEST(the_other_subcommands_open_it)
 {
     assert_int_equal(run("$O -o m.ftrace -- $L many 5000 && $F trace verify m.ftrace && "
                          "$F replay m.ftrace --policy fallow,recorded && $F report m.ftrace"),
@@ -72,7 +72,7 @@ static void the_other_subcommands_open_it(void **state)
     flw_trace_destroy(trace);
 }
 
-static void refusals_stay_the_drivers(void **state)
+TEST(refusals_stay_the_drivers)
 {
     assert_int_equal(run("$O -o r.ftrace -- $L misuse"), 0);
     struct flw_trace *trace = flw_recording_read(folder, "r.ftrace");
@@ -82,7 +82,7 @@ static void refusals_stay_the_drivers(void **state)
     flw_trace_destroy(trace);
 }
 
-static void each_device_has_its_file(void **state)
+TEST(each_device_has_its_file)
 {
     assert_int_equal(run("$O -o d.ftrace -- $L two"), 0);
     struct flw_trace *one = flw_recording_read(folder, "d.ftrace"),
@@ -95,7 +95,7 @@ static void each_device_has_its_file(void **state)
     flw_trace_destroy(other);
 }
 
-static void a_killed_program_leaves_all_but_the_last_chunk(void **state)
+TEST(a_killed_program_leaves_all_but_the_last_chunk)
 {
     assert_int_equal(run("export ALLOC_CLIENT_FILE=die.ftrace; $O -o die.ftrace -- $L die 20000"),
                      128 + 9);
@@ -109,7 +109,7 @@ static void a_killed_program_leaves_all_but_the_last_chunk(void **state)
     flw_trace_destroy(trace);
 }
 
-static void a_forked_child_leaves_the_file_whole(void **state)
+TEST(a_forked_child_leaves_the_file_whole)
 {
     assert_int_equal(run("$O -o f.ftrace -- $L fork && ls f.*"), 0);
     assert_string_equal(out_text, "f.ftrace\n");
@@ -118,7 +118,7 @@ static void a_forked_child_leaves_the_file_whole(void **state)
     flw_trace_destroy(trace);
 }
 
-static void each_process_has_its_file(void **state)
+TEST(each_process_has_its_file)
 {
     assert_int_equal(run("$O -o p.ftrace -- sh -c '$L many 100; $L many 200; exit 0' L=$L"), 0);
     assert_int_equal(run("export L; mkdir p; $O -o p/p.ftrace -- sh -c '$L many 100; $L many 200'; "
@@ -137,7 +137,7 @@ static void each_process_has_its_file(void **state)
     flw_test_expect_in(out_text, "2\n");
 }
 
-static void a_file_that_cannot_be_written_is_one_line(void **state)
+TEST(a_file_that_cannot_be_written_is_one_line)
 {
     assert_int_not_equal(run("$O -o no/such/x.ftrace -- $L many 1000"), 0);
     flw_test_expect_in(
@@ -147,7 +147,7 @@ static void a_file_that_cannot_be_written_is_one_line(void **state)
     flw_test_expect_in(error_text, "No space left on device; the program continues\n");
 }
 
-static void mode_off_and_trace_without_a_file_change_nothing(void **state)
+TEST(mode_off_and_trace_without_a_file_change_nothing)
 {
     assert_int_equal(run("$R --mode off --trace off.ftrace -- $L kinds >/dev/null"), 0);
     assert_string_equal(error_text, "");
@@ -155,7 +155,7 @@ static void mode_off_and_trace_without_a_file_change_nothing(void **state)
     assert_string_equal(error_text, "");
 }
 
-static void pools_are_recorded_in_mode_cache(void **state)
+TEST(pools_are_recorded_in_mode_cache)
 {
     static const char *const modes[] = {"cache", "strict"};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
@@ -188,7 +188,7 @@ static void pools_are_recorded_in_mode_cache(void **state)
     flw_test_expect_in(error_text, "No space left on device\n");
 }
 
-static void poison_is_what_was_never_written(void **state)
+TEST(poison_is_what_was_never_written)
 {
     assert_int_equal(run("$R --mode trace --poison 0xa5 -- $L unwritten"), 0);
     flw_test_expect_in(out_text, "read a5 a5\n");
@@ -203,20 +203,4 @@ static void poison_is_what_was_never_written(void **state)
                        "no difference between 0x01 and 0x02: exit status 0, 8 bytes of output\n");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_of_memory_is_on_record),
-        cmocka_unit_test(the_other_subcommands_open_it),
-        cmocka_unit_test(refusals_stay_the_drivers),
-        cmocka_unit_test(each_device_has_its_file),
-        cmocka_unit_test(a_killed_program_leaves_all_but_the_last_chunk),
-        cmocka_unit_test(a_forked_child_leaves_the_file_whole),
-        cmocka_unit_test(each_process_has_its_file),
-        cmocka_unit_test(a_file_that_cannot_be_written_is_one_line),
-        cmocka_unit_test(mode_off_and_trace_without_a_file_change_nothing),
-        cmocka_unit_test(pools_are_recorded_in_mode_cache),
-        cmocka_unit_test(poison_is_what_was_never_written),
-    };
-    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
-}
+FLW_TEST_MAIN(command_make_folder, command_remove_folder)

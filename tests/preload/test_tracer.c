@@ -99,7 +99,7 @@ static int record_two_threads(void)
                : 2;
 }
 
-static void two_threads_kinds_and_streams_are_on_record(void **state)
+TEST(two_threads_kinds_and_streams_are_on_record)
 {
     assert_int_equal(in_process(record_two_threads), 0);
     struct flw_trace *trace = flw_recording_read(folder, "two.ftrace");
@@ -135,7 +135,7 @@ static int record_places(void)
     return 0;
 }
 
-static void each_device_and_host_memory_have_files_of_their_own(void **state)
+TEST(each_device_and_host_memory_have_files_of_their_own)
 {
     assert_int_equal(in_process(record_places), 0);
     struct flw_trace *first = flw_recording_read(folder, "many.ftrace"),
@@ -197,7 +197,7 @@ static int name_files(void)
     return is_refused ? 0 : 3;
 }
 
-static void names_tell_processes_devices_and_numbers_apart(void **state)
+TEST(names_tell_processes_devices_and_numbers_apart)
 {
     assert_int_equal(in_process(name_files), 0);
 }
@@ -213,7 +213,7 @@ static int name_second(void)
     return flw_tracer_name_file(&settings, 0, 0, out) && strcmp(out, wanted) == 0 ? 0 : 1;
 }
 
-static void the_second_process_of_a_run_puts_its_number_into_the_name(void **state)
+TEST(the_second_process_of_a_run_puts_its_number_into_the_name)
 {
     assert_int_equal(in_process(name_second), 0);
 }
@@ -247,7 +247,7 @@ static int record_beside(void)
     return rename(beside, "beside.ftrace") == 0 ? 0 : 3;
 }
 
-static void a_forked_child_leaves_the_file_alone_and_has_its_own(void **state)
+TEST(a_forked_child_leaves_the_file_alone_and_has_its_own)
 {
 #if defined(FLW_TSAN) || defined(__SANITIZE_ADDRESS__)
     skip(); /* after a fork beside threads ThreadSanitizer has no threads, and a lock of AddressSanitizer's
@@ -292,7 +292,7 @@ static int record_and_die(void)
     return 0;
 }
 
-static void a_killed_process_loses_what_was_not_flushed_and_no_more(void **state)
+TEST(a_killed_process_loses_what_was_not_flushed_and_no_more)
 {
     assert_int_equal(in_process(record_and_die), -SIGKILL);
     struct flw_trace *trace = flw_recording_read(folder, "killed.ftrace");
@@ -343,7 +343,7 @@ static int record_turning(void)
                : 3;
 }
 
-static void threads_may_turn_while_files_fail_and_end(void **state)
+TEST(threads_may_turn_while_files_fail_and_end)
 {
     assert_int_equal(in_process(record_turning), 0);
     struct flw_trace *first = flw_recording_read(folder, "turn.ftrace"),
@@ -407,7 +407,7 @@ static int record_to_limited_file(void)
                : 9;
 }
 
-static void a_full_disk_ends_the_recording_with_one_line(void **state)
+TEST(a_full_disk_ends_the_recording_with_one_line)
 {
     assert_int_equal(in_process(record_to_full_disk), 0);
     assert_int_equal(in_process(record_to_limited_file), 0);
@@ -417,7 +417,7 @@ static void a_full_disk_ends_the_recording_with_one_line(void **state)
     drop("limited.ftrace");
 }
 
-static void a_folder_that_is_not_there_ends_it_with_one_line(void **state)
+TEST(a_folder_that_is_not_there_ends_it_with_one_line)
 {
     assert_int_equal(in_process(record_to_nowhere), 0);
     assert_false(exists("no"));
@@ -433,18 +433,4 @@ static int remove_folder(void **state)
     return rmdir(folder); /* nothing else was left there */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_threads_kinds_and_streams_are_on_record),
-        cmocka_unit_test(each_device_and_host_memory_have_files_of_their_own),
-        cmocka_unit_test(names_tell_processes_devices_and_numbers_apart),
-        cmocka_unit_test(the_second_process_of_a_run_puts_its_number_into_the_name),
-        cmocka_unit_test(a_forked_child_leaves_the_file_alone_and_has_its_own),
-        cmocka_unit_test(a_killed_process_loses_what_was_not_flushed_and_no_more),
-        cmocka_unit_test(threads_may_turn_while_files_fail_and_end),
-        cmocka_unit_test(a_full_disk_ends_the_recording_with_one_line),
-        cmocka_unit_test(a_folder_that_is_not_there_ends_it_with_one_line),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+FLW_TEST_MAIN(make_folder, remove_folder)

@@ -61,4 +61,46 @@ static inline void flw_test_expect_in(const char *text, const char *what)
     }
 }
 
+/* TEST(name) { body } defines a test and registers it; FLW_TEST_MAIN(setup, teardown), last in the
+ * file, runs the tests in the order of their definitions. setup and teardown may be NULL. */
+struct flw_tests {
+    size_t count;
+    struct CMUnitTest rows[64];
+};
+
+static inline struct flw_tests *flw_tests(void)
+{
+    static struct flw_tests tests;
+    return &tests;
+}
+
+static inline void flw_tests_add(const char *name, CMUnitTestFunction run)
+{
+    struct flw_tests *tests = flw_tests();
+    if (tests->count == sizeof tests->rows / sizeof *tests->rows) {
+        abort();
+    }
+    tests->rows[tests->count++] = (struct CMUnitTest){name, run, NULL, NULL, NULL};
+}
+
+/* clang-format off */
+#define TEST(name)                                                        \
+    static void name(void **state);                                       \
+    __attribute__((constructor)) static void flw_tests_add_##name(void)   \
+    {                                                                     \
+        flw_tests_add(#name, name);                                       \
+    }                                                                     \
+    static void name(void **state)
+
+#define FLW_TEST_MAIN(setup, teardown)                                                    \
+    int main(void)                                                                        \
+    {                                                                                     \
+        return _cmocka_run_group_tests("tests", flw_tests()->rows, flw_tests()->count,    \
+                                       setup, teardown);                                  \
+    }
+/* clang-format on */
+
+/* Fail unless a call of Fallow or of the driver succeeds. */
+#define assert_ok(call) assert_int_equal(call, 0)
+
 #endif

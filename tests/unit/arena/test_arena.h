@@ -26,7 +26,7 @@ static inline void bed_begin_with(struct api *api, size_t limit_bytes)
     bed_begin_world(api);
     fallow_pool_config config = api_config(api);
     config.limit_bytes = limit_bytes;
-    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+    assert_ok(fallow_pool_create(&config, &api->pool));
 }
 
 static inline void bed_begin(struct api *api)
@@ -43,14 +43,14 @@ static inline fallow_arena *make_arena(struct api *api, uint32_t checks)
     config.checks = checks;
     config.log = api_log;
     config.log_context = api;
-    assert_int_equal(fallow_arena_create(api->pool, &config, &arena), FALLOW_OK);
+    assert_ok(fallow_arena_create(api->pool, &config, &arena));
     return arena;
 }
 
 static inline fallow_layout *make_layout(const fallow_region *regions, size_t count)
 {
     fallow_layout *layout = NULL;
-    assert_int_equal(fallow_layout_create(regions, count, &layout), FALLOW_OK);
+    assert_ok(fallow_layout_create(regions, count, &layout));
     return layout;
 }
 
@@ -65,7 +65,7 @@ static inline fallow_lease *begin_lease(fallow_arena *arena, const fallow_layout
                                         CUstream stream)
 {
     fallow_lease *lease = NULL;
-    assert_int_equal(fallow_lease_begin(arena, layout, stream, &lease), FALLOW_OK);
+    assert_ok(fallow_lease_begin(arena, layout, stream, &lease));
     assert_non_null(lease);
     return lease;
 }
@@ -86,7 +86,7 @@ static inline void refuse_lease(fallow_arena *arena, const fallow_layout *layout
 
 static inline void end_lease(fallow_lease *lease, CUstream stream)
 {
-    assert_int_equal(fallow_lease_end(lease, stream), FALLOW_OK);
+    assert_ok(fallow_lease_end(lease, stream));
 }
 
 /* The device writes every region of an open lease. */
@@ -95,7 +95,7 @@ static inline void touch_lease(struct api *api, const fallow_lease *lease,
 {
     for (size_t i = 0; i < fallow_layout_region_count(layout); i++) {
         fallow_region region;
-        assert_int_equal(fallow_layout_region(layout, i, &region, NULL), FALLOW_OK);
+        assert_ok(fallow_layout_region(layout, i, &region, NULL));
         api_use(api, fallow_lease_region_at(lease, i), region.size_bytes, stream);
     }
 }
@@ -104,28 +104,26 @@ static inline fallow_arena_stats arena_stats(fallow_arena *arena)
 {
     fallow_arena_stats stats;
     fallow_arena_stats_init(&stats);
-    assert_int_equal(fallow_arena_get_stats(arena, &stats), FALLOW_OK);
+    assert_ok(fallow_arena_get_stats(arena, &stats));
     return stats;
 }
 
 static inline void fill_bytes(struct api *api, void *to, int byte, size_t bytes, CUstream stream)
 {
-    assert_int_equal(
-        api->sim.cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)to, (unsigned char)byte, bytes, stream),
-        0);
+    assert_ok(api->sim.cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)to, (unsigned char)byte, bytes,
+                                          stream));
 }
 
 static inline void read_bytes(struct api *api, void *to, const void *from, size_t bytes,
                               CUstream stream)
 {
-    assert_int_equal(
-        api->sim.cu.cuMemcpyDtoHAsync_v2(to, (CUdeviceptr)(uintptr_t)from, bytes, stream), 0);
-    assert_int_equal(api->sim.cu.cuStreamSynchronize(stream), 0);
+    assert_ok(api->sim.cu.cuMemcpyDtoHAsync_v2(to, (CUdeviceptr)(uintptr_t)from, bytes, stream));
+    assert_ok(api->sim.cu.cuStreamSynchronize(stream));
 }
 
 static inline void begin_capturing(struct api *api, CUstream stream, fallow_capture **out)
 {
-    assert_int_equal(fallow_capture_begin(api->pool, stream, out), FALLOW_OK);
+    assert_ok(fallow_capture_begin(api->pool, stream, out));
     api_begin_capturing(api, stream);
 }
 
@@ -133,9 +131,9 @@ static inline CUgraphExec end_capturing(struct api *api, CUstream stream, fallow
 {
     CUgraph graph = api_end_capturing(api, stream);
     CUgraphExec executable = NULL;
-    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
-    assert_int_equal(api->sim.cu.cuGraphInstantiateWithFlags(&executable, graph, 0), 0);
-    assert_int_equal(api->sim.cu.cuGraphDestroy(graph), 0);
+    assert_ok(fallow_capture_end(capture));
+    assert_ok(api->sim.cu.cuGraphInstantiateWithFlags(&executable, graph, 0));
+    assert_ok(api->sim.cu.cuGraphDestroy(graph));
     return executable;
 }
 

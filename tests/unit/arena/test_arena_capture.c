@@ -15,7 +15,7 @@ static fallow_layout *make_kept_layout(void)
     return make_layout(regions, 2);
 }
 
-static void growth_and_initialisation_are_refused_inside(void **state)
+TEST(growth_and_initialisation_are_refused_inside)
 {
     struct api api;
     fallow_capture *capture = NULL;
@@ -33,8 +33,8 @@ static void growth_and_initialisation_are_refused_inside(void **state)
     refuse_lease(arena, kept, api.stream, FALLOW_CAPTURING, sentence);
     assert_int_equal(api.sim.call_count("cuMemCreate"), calls);
     assert_int_equal(arena_stats(arena).is_pinned, 0);
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, api.stream, capture)), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, api.stream, capture)));
+    assert_ok(fallow_capture_release(capture));
 
     fallow_layout *plain = make_plain_layout(30000);
     end_lease(begin_lease(arena, plain, api.stream), api.stream);
@@ -42,17 +42,17 @@ static void growth_and_initialisation_are_refused_inside(void **state)
     refuse_lease(arena, kept, api.stream, FALLOW_CAPTURING,
                  "persistent region 'counter' needs 512 bytes aligned to 256, has 0, and cannot "
                  "move inside a capture: lease the layout once before");
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, api.stream, capture)), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, api.stream, capture)));
+    assert_ok(fallow_capture_release(capture));
 
     end_lease(begin_lease(arena, kept, api.stream), api.stream);
-    assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+    assert_ok(fallow_arena_lose_contents(arena));
     begin_capturing(&api, api.stream, &capture);
     refuse_lease(arena, kept, api.stream, FALLOW_CAPTURING,
                  "persistent region 'counter' must be initialised and cannot be inside a capture");
     end_lease(begin_lease(arena, small, api.stream), api.stream); /* fits, nothing to initialise */
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, api.stream, capture)), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, api.stream, capture)));
+    assert_ok(fallow_capture_release(capture));
     fallow_arena_destroy(arena);
     fallow_layout_destroy(small);
     fallow_layout_destroy(plain);
@@ -77,7 +77,7 @@ static void share_with_graphs(bool grows_in_place)
     bed_begin_world(&api);
     fallow_pool_config config = api_config(&api);
     config.page_source = grows_in_place ? FALLOW_PAGES_HANDLES : FALLOW_PAGES_SEGMENTS;
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_ok(fallow_pool_create(&config, &api.pool));
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_kept_layout(), *larger = make_plain_layout(5 * MIB);
     fallow_layout *small = make_plain_layout(5000);
@@ -113,20 +113,20 @@ static void share_with_graphs(bool grows_in_place)
         assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY); /* keeps the memory of graphs */
         assert_int_equal(arena_stats(arena).scratch_bytes, held);
         assert_int_equal(arena_stats(arena).generation, 1);
-        assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
+        assert_ok(fallow_pool_trim(api.pool, 0, 0, NULL));
         /* One page of scratch and one with the counter. */
         assert_true(flw_sim_read_ledger(&api.sim).given_bytes <= 4 * MIB);
         refuse_lease(arena, longer, stream, FALLOW_BUSY,
                      "'counter' needs 4096 bytes aligned to 256, has 512, and cannot move while "
                      "graphs of 1 captures");
-        assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
-        assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
+        assert_ok(fallow_lease_guard(arena, api.stream));
+        assert_ok(api.sim.cu.cuGraphLaunch(executable, api.stream));
         lease_at(&api, arena, small, stream, address);
-        assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
-        assert_int_equal(api.sim.cu.cuGraphLaunch(executable, stream), 0);
+        assert_ok(fallow_lease_guard(arena, stream));
+        assert_ok(api.sim.cu.cuGraphLaunch(executable, stream));
     }
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+    assert_ok(fallow_capture_release(capture));
     lease_at(&api, arena, layout, api.other, address); /* ordered after the graph */
     assert_int_equal(arena_stats(arena).is_pinned, 0);
     end_lease(begin_lease(arena, longer, api.other), api.other);
@@ -142,14 +142,14 @@ static void share_with_graphs(bool grows_in_place)
     api_end(&api);
 }
 
-static void eager_leases_share_the_arena_with_graphs(void **state)
+TEST(eager_leases_share_the_arena_with_graphs)
 {
     share_with_graphs(true);
     share_with_graphs(false);
 }
 
 /* Released without a guard: a release means that the last launch precedes the stream's end. */
-static void a_lease_after_a_release_comes_after_the_captures_stream(void **state)
+TEST(a_lease_after_a_release_comes_after_the_captures_stream)
 {
     struct api api;
     fallow_capture *capture = NULL;
@@ -163,15 +163,15 @@ static void a_lease_after_a_release_comes_after_the_captures_stream(void **state
         touch_lease(&api, lease, layout, api.stream);
         end_lease(lease, api.stream);
         CUgraphExec executable = end_capturing(&api, api.stream, capture);
-        assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
-        assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-        assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+        assert_ok(api.sim.cu.cuGraphLaunch(executable, api.stream));
+        assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+        assert_ok(fallow_capture_release(capture));
         if (kind == 0) {
             lease = begin_lease(arena, layout, api.other);
             touch_lease(&api, lease, layout, api.other);
             end_lease(lease, api.other);
         } else if (kind == 1) { /* back to the pool, and to another owner */
-            assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+            assert_ok(fallow_arena_trim(arena));
         }
         fallow_arena_destroy(arena);
         void *next = api_alloc(&api, 20000, api.other);
@@ -182,7 +182,7 @@ static void a_lease_after_a_release_comes_after_the_captures_stream(void **state
     }
 }
 
-static void an_arena_destroyed_while_pinned_gives_back_after_the_graphs(void **state)
+TEST(an_arena_destroyed_while_pinned_gives_back_after_the_graphs)
 {
     struct api api;
     fallow_capture *capture = NULL;
@@ -195,21 +195,21 @@ static void an_arena_destroyed_while_pinned_gives_back_after_the_graphs(void **s
     touch_lease(&api, lease, layout, api.stream);
     end_lease(lease, api.stream);
     CUgraphExec executable = end_capturing(&api, api.stream, capture);
-    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
+    assert_ok(fallow_lease_guard(arena, api.stream));
+    assert_ok(api.sim.cu.cuGraphLaunch(executable, api.stream));
     fallow_arena_destroy(arena);
     for (int i = 0; i < 8; i++) {
         void *next = api_alloc(&api, 20000, api.other);
         api_use(&api, next, 20000, api.other);
     }
     expect_silence(&api);
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+    assert_ok(fallow_capture_release(capture));
     fallow_layout_destroy(layout);
     api_end(&api);
 }
 
-static void graphs_of_several_captures_find_one_arena(void **state)
+TEST(graphs_of_several_captures_find_one_arena)
 {
     struct api api;
     fallow_capture *captures[3];
@@ -237,8 +237,8 @@ static void graphs_of_several_captures_find_one_arena(void **state)
     }
     for (int i = 0; i < 12; i++) { /* alternately on two streams: the guard orders them */
         CUstream stream = i % 3 == 0 ? api.stream : api.other;
-        assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
-        assert_int_equal(api.sim.cu.cuGraphLaunch(executables[i % 3], stream), 0);
+        assert_ok(fallow_lease_guard(arena, stream));
+        assert_ok(api.sim.cu.cuGraphLaunch(executables[i % 3], stream));
         if (i % 3 == 2) {
             read_bytes(&api, &byte, address + 19999, 1, stream);
             assert_int_equal(byte, 12);
@@ -249,8 +249,8 @@ static void graphs_of_several_captures_find_one_arena(void **state)
         char sentence[64];
         snprintf(sentence, sizeof sentence, "graphs of %d captures hold its address", 3 - i);
         refuse_lease(arena, longer, api.stream, FALLOW_BUSY, sentence);
-        assert_int_equal(api.sim.cu.cuGraphExecDestroy(executables[i]), 0);
-        assert_int_equal(fallow_capture_release(captures[i]), FALLOW_OK);
+        assert_ok(api.sim.cu.cuGraphExecDestroy(executables[i]));
+        assert_ok(fallow_capture_release(captures[i]));
     }
     lease = begin_lease(arena, layout, api.other);
     touch_lease(&api, lease, layout, api.other);
@@ -261,44 +261,44 @@ static void graphs_of_several_captures_find_one_arena(void **state)
     api_end(&api);
 }
 
-static void leases_on_two_streams_of_one_capture_are_ordered_in_its_graph(void **state)
+TEST(leases_on_two_streams_of_one_capture_are_ordered_in_its_graph)
 {
     struct api api;
     fallow_capture *capture = NULL;
     CUevent event = NULL;
     bed_begin(&api);
-    assert_int_equal(api.sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
+    assert_ok(api.sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_plain_layout(20000);
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
     begin_capturing(&api, api.stream, &capture);
-    assert_int_equal(api.sim.cu.cuEventRecord(event, api.stream), 0);
-    assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.other, event, 0), 0);
-    assert_int_equal(fallow_capture_join(capture, api.other), FALLOW_OK);
+    assert_ok(api.sim.cu.cuEventRecord(event, api.stream));
+    assert_ok(api.sim.cu.cuStreamWaitEvent(api.other, event, 0));
+    assert_ok(fallow_capture_join(capture, api.other));
     for (int i = 0; i < 4; i++) {
         CUstream stream = i % 2 == 0 ? api.stream : api.other;
         fallow_lease *lease = begin_lease(arena, layout, stream);
         touch_lease(&api, lease, layout, stream);
         end_lease(lease, stream);
     }
-    assert_int_equal(api.sim.cu.cuEventRecord(event, api.other), 0);
-    assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.stream, event, 0), 0);
+    assert_ok(api.sim.cu.cuEventRecord(event, api.other));
+    assert_ok(api.sim.cu.cuStreamWaitEvent(api.stream, event, 0));
     CUgraphExec executable = end_capturing(&api, api.stream, capture);
     assert_int_equal(arena_stats(arena).wait_count, 3);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
-        assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
+        assert_ok(fallow_lease_guard(arena, api.stream));
+        assert_ok(api.sim.cu.cuGraphLaunch(executable, api.stream));
     }
     expect_silence(&api);
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuEventDestroy_v2(event), 0);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+    assert_ok(fallow_capture_release(capture));
+    assert_ok(api.sim.cu.cuEventDestroy_v2(event));
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     api_end(&api);
 }
 
-static void the_guard_restores_what_a_sleep_lost_before_a_graph_runs(void **state)
+TEST(the_guard_restores_what_a_sleep_lost_before_a_graph_runs)
 {
     struct api api;
     fallow_capture *capture = NULL;
@@ -313,23 +313,23 @@ static void the_guard_restores_what_a_sleep_lost_before_a_graph_runs(void **stat
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
     CUgraphExec executable = end_capturing(&api, api.stream, capture);
     fill_bytes(&api, counter, 0x77, 512, api.stream);
-    assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
-    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    assert_ok(fallow_arena_lose_contents(arena));
+    assert_ok(fallow_lease_guard(arena, api.stream));
     read_bytes(&api, bytes, counter, 512, api.stream);
     for (size_t i = 0; i < 512; i++) {
         assert_int_equal(bytes[i], 0);
     }
     assert_int_equal(arena_stats(arena).init_count, 2);
-    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    assert_ok(fallow_lease_guard(arena, api.stream));
     assert_int_equal(arena_stats(arena).init_count, 2);
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+    assert_ok(fallow_capture_release(capture));
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     api_end(&api);
 }
 
-static void a_lease_is_not_carried_into_a_capture_but_may_outlast_one(void **state)
+TEST(a_lease_is_not_carried_into_a_capture_but_may_outlast_one)
 {
     struct api api;
     fallow_capture *capture = NULL;
@@ -347,8 +347,8 @@ static void a_lease_is_not_carried_into_a_capture_but_may_outlast_one(void **sta
     CUgraphExec executable = end_capturing(&api, api.stream, capture);
     end_lease(lease, api.stream);
     assert_int_equal(arena_stats(arena).is_pinned, 1);
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+    assert_ok(fallow_capture_release(capture));
     end_lease(begin_lease(arena, layout, api.other), api.other);
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
@@ -365,7 +365,7 @@ enum change {
 
 /* If the stream of a lease enters a capture or is destroyed, an end on that stream is refused, and an end on
  * FALLOW_LEASE_STREAM succeeds. */
-static void a_lease_ends_on_its_own_stream_as_that_was(void **state)
+TEST(a_lease_ends_on_its_own_stream_as_that_was)
 {
     for (enum change change = 0; change < CHANGES; change++) {
         struct api api;
@@ -374,10 +374,10 @@ static void a_lease_ends_on_its_own_stream_as_that_was(void **state)
         fallow_capture *first = NULL, *capture = NULL;
         CUstream stream = NULL;
         bed_begin(&api);
-        assert_int_equal(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+        assert_ok(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
         fallow_arena_config_init(&config);
         config.asks_captures = change == ASKED;
-        assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
+        assert_ok(fallow_arena_create(api.pool, &config, &arena));
         fallow_layout *layout = make_plain_layout(20000);
         end_lease(begin_lease(arena, layout, stream), stream);
         if (change == RECAPTURED) {
@@ -389,8 +389,8 @@ static void a_lease_ends_on_its_own_stream_as_that_was(void **state)
         if (change == ASKED) {
             api_begin_capturing(&api, stream);
         } else if (change == DESTROYED) {
-            assert_int_equal(fallow_stream_retire(api.pool, stream), FALLOW_OK);
-            assert_int_equal(api.sim.cu.cuStreamDestroy_v2(stream), 0);
+            assert_ok(fallow_stream_retire(api.pool, stream));
+            assert_ok(api.sim.cu.cuStreamDestroy_v2(stream));
         } else {
             begin_capturing(&api, stream, &capture);
         }
@@ -402,9 +402,8 @@ static void a_lease_ends_on_its_own_stream_as_that_was(void **state)
         assert_int_equal(fallow_lease_end(lease, FALLOW_LEASE_STREAM), FALLOW_INVALID_ARGUMENT);
         if (capture != NULL) {
             end_lease(begin_lease(arena, layout, stream), FALLOW_LEASE_STREAM);
-            assert_int_equal(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, stream, capture)),
-                             0);
-            assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+            assert_ok(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, stream, capture)));
+            assert_ok(fallow_capture_release(capture));
         } else if (change == ASKED) {
             api_drop_captured(&api, stream);
         }
@@ -412,8 +411,8 @@ static void a_lease_ends_on_its_own_stream_as_that_was(void **state)
         touch_lease(&api, lease, layout, api.other);
         end_lease(lease, FALLOW_LEASE_STREAM);
         if (executable != NULL) {
-            assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-            assert_int_equal(fallow_capture_release(first), FALLOW_OK);
+            assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+            assert_ok(fallow_capture_release(first));
         }
         expect_silence(&api);
         fallow_arena_destroy(arena);
@@ -422,7 +421,7 @@ static void a_lease_ends_on_its_own_stream_as_that_was(void **state)
     }
 }
 
-static void a_capture_of_the_last_stream_is_not_drawn_into_the_order(void **state)
+TEST(a_capture_of_the_last_stream_is_not_drawn_into_the_order)
 {
     struct api api;
     fallow_capture *capture = NULL;
@@ -439,14 +438,14 @@ static void a_capture_of_the_last_stream_is_not_drawn_into_the_order(void **stat
     end_lease(lease, api.other);
     CUgraphExec executable = end_capturing(&api, api.stream, capture);
     expect_silence(&api);
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+    assert_ok(fallow_capture_release(capture));
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     api_end(&api);
 }
 
-static void an_unannounced_capture_is_found_when_order_is_to_be_made(void **state)
+TEST(an_unannounced_capture_is_found_when_order_is_to_be_made)
 {
     struct api api;
     bed_begin(&api);
@@ -464,7 +463,7 @@ static void an_unannounced_capture_is_found_when_order_is_to_be_made(void **stat
 }
 
 /* The capture is unannounced, so only a query of the driver finds it. */
-static void an_arena_that_asks_refuses_what_a_capture_would_keep_unseen(void **state)
+TEST(an_arena_that_asks_refuses_what_a_capture_would_keep_unseen)
 {
     struct api api;
     for (int is_hinted = 0; is_hinted < 2; is_hinted++) {
@@ -473,7 +472,7 @@ static void an_arena_that_asks_refuses_what_a_capture_would_keep_unseen(void **s
         bed_begin(&api);
         fallow_arena_config_init(&config);
         config.asks_captures = !is_hinted;
-        assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
+        assert_ok(fallow_arena_create(api.pool, &config, &arena));
         fallow_layout *layouts[] = {make_plain_layout(20000), make_plain_layout(5000)};
         for (int i = 0; i < 2; i++) {
             end_lease(begin_lease(arena, layouts[i], api.stream), api.stream);
@@ -515,11 +514,11 @@ static void use_blocks_like(struct api *api, const fallow_layout *layout, CUstre
         api_use(api, blocks[i], fallow_layout_bytes(layout), stream);
     }
     for (int i = 0; i < 8; i++) {
-        assert_int_equal(fallow_free(api->pool, blocks[i], stream), FALLOW_OK);
+        assert_ok(fallow_free(api->pool, blocks[i], stream));
     }
 }
 
-static void a_capture_of_the_last_stream_that_is_not_announced_before_survives(void **state)
+TEST(a_capture_of_the_last_stream_that_is_not_announced_before_survives)
 {
     for (int is_late = 0; is_late < 2; is_late++) {
         struct api api;
@@ -532,7 +531,7 @@ static void a_capture_of_the_last_stream_that_is_not_announced_before_survives(v
         end_lease(lease, api.stream);
         api_begin_capturing(&api, api.stream);
         if (is_late) {
-            assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+            assert_ok(fallow_capture_begin(api.pool, api.stream, &capture));
         }
         lease = begin_lease(arena, layout, api.other); /* in other memory */
         touch_lease(&api, lease, layout, api.other);
@@ -540,15 +539,15 @@ static void a_capture_of_the_last_stream_that_is_not_announced_before_survives(v
         use_blocks_like(&api, layout, api.other);
         if (is_late) {
             CUgraphExec executable = end_capturing(&api, api.stream, capture);
-            assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-            assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+            assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+            assert_ok(fallow_capture_release(capture));
         } else {
             api_drop_captured(&api, api.stream);
         }
         use_blocks_like(&api, layout, api.other);
         end_lease(begin_lease(arena, layout, api.other), api.other);
         expect_silence(&api);
-        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        assert_ok(fallow_pool_validate(api.pool));
         fallow_arena_destroy(arena);
         fallow_layout_destroy(layout);
         api_end(&api);
@@ -561,15 +560,15 @@ static void leave_work_on_a_stream_that_is_gone(struct api *api, fallow_arena *a
                                                 const fallow_layout *layout)
 {
     CUstream gone = NULL;
-    assert_int_equal(api->sim.cu.cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING), 0);
+    assert_ok(api->sim.cu.cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING));
     fallow_lease *lease = begin_lease(arena, layout, gone);
     touch_lease(api, lease, layout, gone);
     end_lease(lease, gone);
-    assert_int_equal(api->sim.cu.cuStreamDestroy_v2(gone), 0);
+    assert_ok(api->sim.cu.cuStreamDestroy_v2(gone));
 }
 
 /* An arena that keeps no values abandons the memory to that work and allocates other memory. */
-static void another_streams_capture_stands_in_the_way_of_values_alone(void **state)
+TEST(another_streams_capture_stands_in_the_way_of_values_alone)
 {
     for (int way = 0; way < 4; way++) {
         struct api api;
@@ -599,8 +598,8 @@ static void another_streams_capture_stands_in_the_way_of_values_alone(void **sta
         if (is_announced) {
             end_lease(begin_lease(arena, layout, api.other), api.other); /* inside the capture */
             executable = end_capturing(&api, api.other, capture);
-            assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-            assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+            assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+            assert_ok(fallow_capture_release(capture));
         } else {
             api_drop_captured(&api, api.other); /* has survived */
         }
@@ -609,14 +608,14 @@ static void another_streams_capture_stands_in_the_way_of_values_alone(void **sta
         touch_lease(&api, lease, layout, api.stream);
         end_lease(lease, api.stream);
         expect_silence(&api);
-        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        assert_ok(fallow_pool_validate(api.pool));
         fallow_arena_destroy(arena);
         fallow_layout_destroy(layout);
         api_end(&api);
     }
 }
 
-static void the_legacy_stream_is_refused_beside_a_blocking_streams_capture(void **state)
+TEST(the_legacy_stream_is_refused_beside_a_blocking_streams_capture)
 {
     struct api api;
     fallow_capture *capture = NULL;
@@ -624,7 +623,7 @@ static void the_legacy_stream_is_refused_beside_a_blocking_streams_capture(void 
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_plain_layout(20000);
-    assert_int_equal(api.sim.cu.cuStreamCreate(&blocking, CU_STREAM_DEFAULT), 0);
+    assert_ok(api.sim.cu.cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
     begin_capturing(&api, blocking, &capture);
     refuse_lease(arena, layout, NULL, FALLOW_CAPTURING,
@@ -632,12 +631,12 @@ static void the_legacy_stream_is_refused_beside_a_blocking_streams_capture(void 
     CUgraphExec executable = end_capturing(&api, blocking, capture);
     end_lease(begin_lease(arena, layout, NULL), NULL);
     expect_silence(&api);
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+    assert_ok(fallow_capture_release(capture));
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
-    assert_int_equal(fallow_stream_retire(api.pool, blocking), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(blocking), 0);
+    assert_ok(fallow_stream_retire(api.pool, blocking));
+    assert_ok(api.sim.cu.cuStreamDestroy_v2(blocking));
     api_end(&api);
 }
 
@@ -652,11 +651,11 @@ static void after_the_death_of(bool leases_in_graph, bool is_noticed)
         bed_begin_world(&api);
         fallow_pool_config config = api_config(&api);
         config.streams_may_die = 1;
-        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        assert_ok(fallow_pool_create(&config, &api.pool));
         fallow_arena *arena = make_arena(&api, 0);
         fallow_layout *layout = make_plain_layout(3 * MIB);
         CUstream dying = NULL;
-        assert_int_equal(api.sim.cu.cuStreamCreate(&dying, CU_STREAM_NON_BLOCKING), 0);
+        assert_ok(api.sim.cu.cuStreamCreate(&dying, CU_STREAM_NON_BLOCKING));
         fallow_lease *lease = begin_lease(arena, layout, leases_in_graph ? api.stream : dying);
         touch_lease(&api, lease, layout, leases_in_graph ? api.stream : dying);
         end_lease(lease, leases_in_graph ? api.stream : dying);
@@ -666,26 +665,26 @@ static void after_the_death_of(bool leases_in_graph, bool is_noticed)
             touch_lease(&api, lease, layout, dying);
             end_lease(lease, dying);
             CUgraphExec executable = end_capturing(&api, dying, capture);
-            assert_int_equal(fallow_lease_guard(arena, dying), FALLOW_OK);
-            assert_int_equal(api.sim.cu.cuGraphLaunch(executable, dying), 0);
-            assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+            assert_ok(fallow_lease_guard(arena, dying));
+            assert_ok(api.sim.cu.cuGraphLaunch(executable, dying));
+            assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
         }
         CUstream again = NULL;
-        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(dying), 0);
-        assert_int_equal(api.sim.cu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING), 0);
+        assert_ok(api.sim.cu.cuStreamDestroy_v2(dying));
+        assert_ok(api.sim.cu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING));
         assert_ptr_equal(again, dying);
         if (is_noticed) {
-            assert_int_equal(fallow_free(api.pool, api_alloc(&api, 300, again), again), FALLOW_OK);
+            assert_ok(fallow_free(api.pool, api_alloc(&api, 300, again), again));
         }
         if (leases_in_graph) {
-            assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+            assert_ok(fallow_capture_release(capture));
         }
         if (kind == 0) {
             lease = begin_lease(arena, layout, api.other);
             touch_lease(&api, lease, layout, api.other);
             end_lease(lease, api.other);
         } else if (kind == 1) {
-            assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+            assert_ok(fallow_arena_trim(arena));
         } else {
             fallow_arena_destroy(arena);
         }
@@ -693,44 +692,23 @@ static void after_the_death_of(bool leases_in_graph, bool is_noticed)
             CUstream stream = i == 0 ? again : api.other;
             void *next = api_alloc(&api, 3 * MIB, stream);
             api_use(&api, next, 3 * MIB, stream);
-            assert_int_equal(fallow_free(api.pool, next, stream), FALLOW_OK);
+            assert_ok(fallow_free(api.pool, next, stream));
         }
         expect_silence(&api);
         if (kind != 2) {
             fallow_arena_destroy(arena);
         }
-        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        assert_ok(fallow_pool_validate(api.pool));
         fallow_layout_destroy(layout);
         api_end(&api);
     }
 }
 
-static void an_arena_comes_after_the_work_of_a_dead_stream(void **state)
+TEST(an_arena_comes_after_the_work_of_a_dead_stream)
 {
     for (int way = 0; way < 4; way++) {
         after_the_death_of(way % 2 != 0, way / 2 != 0);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_arena_comes_after_the_work_of_a_dead_stream),
-        cmocka_unit_test(growth_and_initialisation_are_refused_inside),
-        cmocka_unit_test(eager_leases_share_the_arena_with_graphs),
-        cmocka_unit_test(a_lease_after_a_release_comes_after_the_captures_stream),
-        cmocka_unit_test(an_arena_destroyed_while_pinned_gives_back_after_the_graphs),
-        cmocka_unit_test(graphs_of_several_captures_find_one_arena),
-        cmocka_unit_test(leases_on_two_streams_of_one_capture_are_ordered_in_its_graph),
-        cmocka_unit_test(the_guard_restores_what_a_sleep_lost_before_a_graph_runs),
-        cmocka_unit_test(a_lease_is_not_carried_into_a_capture_but_may_outlast_one),
-        cmocka_unit_test(a_lease_ends_on_its_own_stream_as_that_was),
-        cmocka_unit_test(a_capture_of_the_last_stream_is_not_drawn_into_the_order),
-        cmocka_unit_test(an_unannounced_capture_is_found_when_order_is_to_be_made),
-        cmocka_unit_test(an_arena_that_asks_refuses_what_a_capture_would_keep_unseen),
-        cmocka_unit_test(a_capture_of_the_last_stream_that_is_not_announced_before_survives),
-        cmocka_unit_test(another_streams_capture_stands_in_the_way_of_values_alone),
-        cmocka_unit_test(the_legacy_stream_is_refused_beside_a_blocking_streams_capture),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

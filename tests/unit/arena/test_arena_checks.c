@@ -35,23 +35,23 @@ static void write_all(struct api *api, fallow_arena *arena, const fallow_layout 
     end_lease(lease, api->stream);
 }
 
-static void poison_takes_turns_between_two_patterns(void **state)
+TEST(poison_takes_turns_between_two_patterns)
 {
     struct api api;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, POISON);
     fallow_layout *layout = make_layout(regions, REGIONS);
     CUdeviceptr copy;
-    assert_int_equal(api.sim.cu.cuMemAlloc_v2(&copy, 5000), 0);
+    assert_ok(api.sim.cu.cuMemAlloc_v2(&copy, 5000));
     for (int i = 0; i < 4; i++) {
         unsigned char bytes[5000];
         fallow_lease *lease = begin_lease(arena, layout, api.stream);
         for (size_t k = 0; k < 3; k++) {
             CUdeviceptr from = (CUdeviceptr)(uintptr_t)fallow_lease_region_at(lease, k);
             uint64_t seen = violations(&api);
-            assert_int_equal(
-                api.sim.cu.cuMemcpyDtoHAsync_v2(bytes, from, regions[k].size_bytes, api.stream), 0);
-            assert_int_equal(api.sim.cu.cuStreamSynchronize(api.stream), 0);
+            assert_ok(
+                api.sim.cu.cuMemcpyDtoHAsync_v2(bytes, from, regions[k].size_bytes, api.stream));
+            assert_ok(api.sim.cu.cuStreamSynchronize(api.stream));
             assert_int_equal(bytes[0], i % 2 == 0 ? 0xff : 0x7f);
             assert_int_equal(bytes[regions[k].size_bytes - 1], i % 2 == 0 ? 0xff : 0x7f);
             assert_int_equal(violations(&api), seen + 1); /* the poison is nobody's writing */
@@ -61,14 +61,14 @@ static void poison_takes_turns_between_two_patterns(void **state)
     char part[64];
     snprintf(part, sizeof part, "region 'first' of arena 'decode'");
     assert_non_null(strstr(api.sim.violation(0), part));
-    assert_int_equal(api.sim.cu.cuMemFree_v2(copy), 0);
+    assert_ok(api.sim.cu.cuMemFree_v2(copy));
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     fallow_pool_destroy(api.pool);
     flw_sim_close(&api.sim); /* the violations are intended */
 }
 
-static void a_write_behind_a_region_is_found(void **state)
+TEST(a_write_behind_a_region_is_found)
 {
     struct api api;
     bed_begin(&api);
@@ -99,7 +99,7 @@ static void a_write_behind_a_region_is_found(void **state)
     api_end(&api);
 }
 
-static void a_write_to_an_empty_region_is_found(void **state)
+TEST(a_write_to_an_empty_region_is_found)
 {
     struct api api;
     const fallow_region empty = {.name = "routed", .align_bytes = 1024};
@@ -120,7 +120,7 @@ static void a_write_to_an_empty_region_is_found(void **state)
     api_end(&api);
 }
 
-static void zones_hold_regions_apart_that_else_share_bytes(void **state)
+TEST(zones_hold_regions_apart_that_else_share_bytes)
 {
     struct api api;
     bed_begin(&api);
@@ -159,7 +159,7 @@ static void write_but_ten(struct api *api, fallow_arena *arena, const fallow_lay
     end_lease(lease, api->stream);
 }
 
-static void a_region_left_unwritten_is_found_after_two_leases(void **state)
+TEST(a_region_left_unwritten_is_found_after_two_leases)
 {
     struct api api;
     bed_begin(&api);
@@ -197,13 +197,13 @@ static void write_part(struct api *api, fallow_arena *arena, const fallow_layout
         size_t bytes = regions[i].size_bytes / divisor;
         fill_bytes(api, fallow_lease_region_at(lease, i), byte, bytes, api->stream);
         if (told) {
-            assert_int_equal(fallow_lease_set_used(lease, i, bytes), FALLOW_OK);
+            assert_ok(fallow_lease_set_used(lease, i, bytes));
         }
     }
     end_lease(lease, api->stream);
 }
 
-static void only_what_a_lease_uses_must_be_written(void **state)
+TEST(only_what_a_lease_uses_must_be_written)
 {
     struct api api;
     bed_begin(&api);
@@ -219,7 +219,7 @@ static void only_what_a_lease_uses_must_be_written(void **state)
     write_part(&api, arena, layout, 2, false, 10);
     assert_int_equal(arena_stats(arena).unwritten_count, 500 + 2500);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
-    assert_int_equal(fallow_lease_set_used(lease, 0, 900), FALLOW_OK);
+    assert_ok(fallow_lease_set_used(lease, 0, 900));
     fill_bytes(&api, fallow_lease_region_at(lease, 0), 11, 890, api.stream);
     fill_bytes(&api, fallow_lease_region_at(lease, 2), 11, 5000, api.stream);
     end_lease(lease, api.stream); /* ten bytes short */
@@ -230,7 +230,7 @@ static void only_what_a_lease_uses_must_be_written(void **state)
     assert_int_equal(fallow_lease_set_used(lease, 0, 1), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_lease_set_used(NULL, 0, 1), FALLOW_INVALID_ARGUMENT);
     lease = begin_lease(plain, layout, api.stream);
-    assert_int_equal(fallow_lease_set_used(lease, 0, 1000), FALLOW_OK);
+    assert_ok(fallow_lease_set_used(lease, 0, 1000));
     assert_int_equal(fallow_lease_set_used(lease, 0, 1001), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_lease_set_used(lease, REGIONS, 0), FALLOW_INVALID_ARGUMENT);
     end_lease(lease, api.stream);
@@ -241,7 +241,7 @@ static void only_what_a_lease_uses_must_be_written(void **state)
     api_end(&api);
 }
 
-static void checks_need_memory_with_contents(void **state)
+TEST(checks_need_memory_with_contents)
 {
     struct api api;
     fallow_arena_config config;
@@ -249,7 +249,7 @@ static void checks_need_memory_with_contents(void **state)
     flw_sim_config world = flw_sim_config_default(12); /* addresses only */
     api_begin(&api, &world);
     fallow_pool_config pool_config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&pool_config, &api.pool), FALLOW_OK);
+    assert_ok(fallow_pool_create(&pool_config, &api.pool));
     fallow_arena_config_init(&config);
     static const uint32_t checks[] = {POISON, ZONES, WRITTEN, ZONES | WRITTEN};
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
@@ -272,7 +272,7 @@ static void read_twin(flw_sim_launch *launch, void **parameters)
     the_api->sim.load(launch, "lengths", bytes, at, sizeof bytes);
 }
 
-static void a_read_of_unwritten_bytes_names_kernel_region_and_arena(void **state)
+TEST(a_read_of_unwritten_bytes_names_kernel_region_and_arena)
 {
     struct api api;
     CUmodule module;
@@ -285,15 +285,15 @@ static void a_read_of_unwritten_bytes_names_kernel_region_and_arena(void **state
     write_all(&api, arena, layout, 9); /* the previous step's write does not count */
     api.sim.register_twin("read_lengths", read_twin);
     assert_int_equal(api.sim.parameters("read_lengths", 1, bytes), 1);
-    assert_int_equal(api.sim.cu.cuModuleLoadData(&module, "any image"), 0);
-    assert_int_equal(api.sim.cu.cuModuleGetFunction(&function, module, "read_lengths"), 0);
+    assert_ok(api.sim.cu.cuModuleLoadData(&module, "any image"));
+    assert_ok(api.sim.cu.cuModuleGetFunction(&function, module, "read_lengths"));
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     uint64_t at = (uint64_t)(uintptr_t)fallow_lease_region(lease, "later") + 32;
     void *parameters[] = {&at};
     fill_bytes(&api, fallow_lease_region(lease, "later"), 1, 48, api.stream);
-    assert_int_equal(
-        api.sim.cu.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, api.stream, parameters, NULL), 0);
-    assert_int_equal(api.sim.cu.cuStreamSynchronize(api.stream), 0);
+    assert_ok(
+        api.sim.cu.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, api.stream, parameters, NULL));
+    assert_ok(api.sim.cu.cuStreamSynchronize(api.stream));
     assert_int_equal(violations(&api), 1);
     const char *sentence = api.sim.violation(0);
     assert_non_null(strstr(sentence, "kernel read_lengths, argument 'lengths'"));
@@ -306,7 +306,7 @@ static void a_read_of_unwritten_bytes_names_kernel_region_and_arena(void **state
     flw_sim_close(&api.sim);
 }
 
-static void checks_leave_captures_alone(void **state)
+TEST(checks_leave_captures_alone)
 {
     struct api api;
     fallow_capture *capture = NULL;
@@ -319,13 +319,13 @@ static void checks_leave_captures_alone(void **state)
     CUgraphExec executable = end_capturing(&api, api.stream, capture);
     for (int i = 0; i < 3; i++) {
         CUstream stream = i == 1 ? api.other : api.stream;
-        assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
-        assert_int_equal(api.sim.cu.cuGraphLaunch(executable, stream), 0);
-        assert_int_equal(api.sim.cu.cuGraphLaunch(executable, stream), 0);
+        assert_ok(fallow_lease_guard(arena, stream));
+        assert_ok(api.sim.cu.cuGraphLaunch(executable, stream));
+        assert_ok(api.sim.cu.cuGraphLaunch(executable, stream));
         write_all(&api, arena, layout, 5);
     }
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+    assert_ok(fallow_capture_release(capture));
     write_all(&api, arena, layout, 5);
     assert_int_equal(arena_stats(arena).damage_count, 0);
     assert_int_equal(arena_stats(arena).unwritten_count, 0);
@@ -339,12 +339,12 @@ static void touch_first(struct api *api, void *at, uint32_t is_write, uint64_t e
 {
     flw_sim_range range = {(uint64_t)(uintptr_t)at, 16, is_write, 0};
     assert_int_equal(api->sim.touch(api->other, &range, 1), 0);
-    assert_int_equal(api->sim.cu.cuStreamSynchronize(api->other), 0);
+    assert_ok(api->sim.cu.cuStreamSynchronize(api->other));
     assert_int_equal(violations(api), expected);
 }
 
 /* Each check alone detects a use of an address after the lease has ended. */
-static void a_use_after_the_end_names_region_and_arena(void **state)
+TEST(a_use_after_the_end_names_region_and_arena)
 {
     static const uint32_t checks[] = {POISON, ZONES, WRITTEN};
     for (size_t i = 0; i < 3; i++) {
@@ -362,13 +362,13 @@ static void a_use_after_the_end_names_region_and_arena(void **state)
         assert_non_null(strstr(api.sim.violation(0), "region 'first' of arena 'decode' + 48"));
         assert_non_null(strstr(api.sim.violation(1), "writes a forbidden byte"));
         write_all(&api, arena, layout, 5); /* the next lease may use the address */
-        assert_int_equal(fallow_lease_guard(arena, api.other), FALLOW_OK);
+        assert_ok(fallow_lease_guard(arena, api.other));
         touch_first(&api, first, 1, 2); /* a graph may use the address */
         write_all(&api, arena, layout, 6);
-        assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
-        assert_int_equal(fallow_alloc(api.pool, 16000, api.stream, &block), FALLOW_OK);
+        assert_ok(fallow_arena_trim(arena));
+        assert_ok(fallow_alloc(api.pool, 16000, api.stream, &block));
         fill_bytes(&api, block, 1, 16000, api.stream); /* the next owner may use the address */
-        assert_int_equal(fallow_free(api.pool, block, api.stream), FALLOW_OK);
+        assert_ok(fallow_free(api.pool, block, api.stream));
         assert_int_equal(violations(&api), 2);
         fallow_arena_destroy(arena);
         fallow_layout_destroy(layout);
@@ -383,11 +383,11 @@ static void begin_unwatched(struct api *api)
     world.backed = 1;
     api_begin(api, &world);
     fallow_pool_config config = api_config(api);
-    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+    assert_ok(fallow_pool_create(&config, &api->pool));
 }
 
 /* Without a rule checker, as on a real device, a read after the end returns poison. */
-static void scratch_is_poisoned_at_the_end(void **state)
+TEST(scratch_is_poisoned_at_the_end)
 {
     struct api api;
     begin_unwatched(&api);
@@ -437,8 +437,8 @@ static void sleep_and_wake(struct api *api)
     fallow_sleep_request_init(&request);
     for (uint32_t i = 0; i < 2; i++) {
         request.flags = i == 0 ? FALLOW_SLEEP_SAVE_ALL : 0;
-        assert_int_equal(fallow_pool_sleep(api->pool, &request), FALLOW_OK);
-        assert_int_equal(fallow_pool_wake(api->pool), FALLOW_OK);
+        assert_ok(fallow_pool_sleep(api->pool, &request));
+        assert_ok(fallow_pool_wake(api->pool));
     }
 }
 
@@ -452,7 +452,7 @@ static CUgraphExec capture_write(struct api *api, fallow_arena *arena, const fal
     return end_capturing(api, api->stream, *capture);
 }
 
-static void a_graph_launched_without_its_guard_is_reported(void **state)
+TEST(a_graph_launched_without_its_guard_is_reported)
 {
     for (size_t i = 0; i < CHECKS; i++) {
         struct api api;
@@ -464,29 +464,29 @@ static void a_graph_launched_without_its_guard_is_reported(void **state)
         CUgraphExec graph = capture_write(&api, arena, layout, &capture);
         for (int k = 0; k < 3; k++) {
             CUstream stream = k == 1 ? api.other : api.stream;
-            assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
-            assert_int_equal(api.sim.cu.cuGraphLaunch(graph, stream), 0);
+            assert_ok(fallow_lease_guard(arena, stream));
+            assert_ok(api.sim.cu.cuGraphLaunch(graph, stream));
             write_all(&api, arena, layout, 2);
         }
         sleep_and_wake(&api);
         write_all(&api, arena, layout, 2);
         assert_int_equal(arena_stats(arena).damage_count, 0);
         expect_silence(&api);
-        assert_int_equal(api.sim.cu.cuGraphLaunch(graph, api.other), 0);
-        assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
+        assert_ok(api.sim.cu.cuGraphLaunch(graph, api.other));
+        assert_ok(api.sim.cu.cuStreamSynchronize(api.other));
         write_all(&api, arena, layout, 3);
         assert_true(arena_stats(arena).damage_count > 0);
         assert_non_null(strstr(api.sim.violation(0), "region 'first' of arena 'decode'"));
         expect_finding(&api, arena, "region 'first'",
                        "a graph launched without fallow_lease_guard");
-        assert_int_equal(api.sim.cu.cuGraphExecDestroy(graph), 0);
-        assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+        assert_ok(api.sim.cu.cuGraphExecDestroy(graph));
+        assert_ok(fallow_capture_release(capture));
         end_with_violations(&api, arena, layout);
     }
 }
 
 /* Two graphs use the arena, and no eager lease. Unordered launches of both are the only fault. */
-static void two_graphs_launched_without_a_guard_are_reported(void **state)
+TEST(two_graphs_launched_without_a_guard_are_reported)
 {
     struct api api;
     fallow_capture *captures[2] = {NULL, NULL};
@@ -494,33 +494,33 @@ static void two_graphs_launched_without_a_guard_are_reported(void **state)
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, ZONES);
     fallow_layout *layout = make_layout(regions, REGIONS);
-    assert_int_equal(fallow_arenas_reserve(&arena, 1, layout, api.stream), FALLOW_OK);
+    assert_ok(fallow_arenas_reserve(&arena, 1, layout, api.stream));
     for (int i = 0; i < 2; i++) {
         graphs[i] = capture_write(&api, arena, layout, &captures[i]);
     }
     for (int i = 0; i < 3; i++) {
         CUstream stream = i == 1 ? api.other : api.stream;
-        assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
-        assert_int_equal(api.sim.cu.cuGraphLaunch(graphs[i % 2], stream), 0);
+        assert_ok(fallow_lease_guard(arena, stream));
+        assert_ok(api.sim.cu.cuGraphLaunch(graphs[i % 2], stream));
     }
-    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    assert_ok(fallow_lease_guard(arena, api.stream));
     assert_int_equal(arena_stats(arena).damage_count, 0);
-    assert_int_equal(api.sim.cu.cuGraphLaunch(graphs[0], api.stream), 0);
-    assert_int_equal(api.sim.cu.cuGraphLaunch(graphs[1], api.other), 0);
-    assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
-    assert_int_equal(api.sim.cu.cuStreamSynchronize(api.stream), 0);
-    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphLaunch(graphs[0], api.stream));
+    assert_ok(api.sim.cu.cuGraphLaunch(graphs[1], api.other));
+    assert_ok(api.sim.cu.cuStreamSynchronize(api.other));
+    assert_ok(api.sim.cu.cuStreamSynchronize(api.stream));
+    assert_ok(fallow_lease_guard(arena, api.stream));
     assert_int_equal(arena_stats(arena).damage_count, 1);
     expect_finding(&api, arena, "race: ", "region 'first' of arena 'decode' + 0)");
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(api.sim.cu.cuGraphExecDestroy(graphs[i]), 0);
-        assert_int_equal(fallow_capture_release(captures[i]), FALLOW_OK);
+        assert_ok(api.sim.cu.cuGraphExecDestroy(graphs[i]));
+        assert_ok(fallow_capture_release(captures[i]));
     }
     end_with_violations(&api, arena, layout);
 }
 
 /* Use a lease on a second stream: complete before the end of the lease or after, joined or not. */
-static void a_stream_that_was_not_joined_is_reported(void **state)
+TEST(a_stream_that_was_not_joined_is_reported)
 {
     for (size_t i = 0; i < 4 * CHECKS; i++) {
         bool is_joined = i % 2 == 1, is_early = i / 2 % 2 == 1;
@@ -530,17 +530,17 @@ static void a_stream_that_was_not_joined_is_reported(void **state)
         fallow_arena *arena = make_arena(&api, each_check[i / 4]);
         fallow_layout *layout = make_layout(regions, REGIONS);
         write_all(&api, arena, layout, 1);
-        assert_int_equal(api.sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
+        assert_ok(api.sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
         fallow_lease *lease = begin_lease(arena, layout, api.stream);
         fill_bytes(&api, fallow_lease_region(lease, "first"), 2, 1000, api.other);
         while (is_early && api.sim.step(1) > 0) {
         }
         if (is_joined) {
-            assert_int_equal(api.sim.cu.cuEventRecord(event, api.other), 0);
-            assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.stream, event, 0), 0);
+            assert_ok(api.sim.cu.cuEventRecord(event, api.other));
+            assert_ok(api.sim.cu.cuStreamWaitEvent(api.stream, event, 0));
         }
         end_lease(lease, api.stream);
-        assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
+        assert_ok(api.sim.cu.cuStreamSynchronize(api.other));
         if (is_joined) {
             write_all(&api, arena, layout, 3);
             assert_int_equal(arena_stats(arena).damage_count, 0);
@@ -552,13 +552,13 @@ static void a_stream_that_was_not_joined_is_reported(void **state)
             assert_true(arena_stats(arena).damage_count > 0);
             expect_finding(&api, arena, "region 'first'", "a stream not joined before");
         }
-        assert_int_equal(api.sim.cu.cuEventDestroy_v2(event), 0);
+        assert_ok(api.sim.cu.cuEventDestroy_v2(event));
         end_with_violations(&api, arena, layout);
     }
 }
 
 /* Without a rule checker, as on a real device, late writes are found by their bytes. */
-static void a_late_write_is_found_where_nothing_is_forbidden(void **state)
+TEST(a_late_write_is_found_where_nothing_is_forbidden)
 {
     struct api api;
     fallow_capture *capture = NULL;
@@ -567,8 +567,8 @@ static void a_late_write_is_found_where_nothing_is_forbidden(void **state)
     fallow_layout *layout = make_layout(regions, REGIONS);
     write_all(&api, arena, layout, 1);
     CUgraphExec graph = capture_write(&api, arena, layout, &capture);
-    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuGraphLaunch(graph, api.stream), 0);
+    assert_ok(fallow_lease_guard(arena, api.stream));
+    assert_ok(api.sim.cu.cuGraphLaunch(graph, api.stream));
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     char *first = fallow_lease_region(lease, "first");
     end_lease(lease, api.stream);
@@ -577,40 +577,20 @@ static void a_late_write_is_found_where_nothing_is_forbidden(void **state)
     write_all(&api, arena, layout, 3);
     assert_int_equal(arena_stats(arena).damage_count, 0);
     fill_bytes(&api, first + 400, 4, 70, api.other);
-    assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
+    assert_ok(api.sim.cu.cuStreamSynchronize(api.other));
     write_all(&api, arena, layout, 5);
     assert_int_equal(arena_stats(arena).damage_count, 1);
     expect_finding(&api, arena, "late: 70 bytes", "region 'first' at 400: an address was used");
-    assert_int_equal(api.sim.cu.cuGraphLaunch(graph, api.other), 0);
-    assert_int_equal(api.sim.cu.cuStreamSynchronize(api.other), 0);
-    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK); /* after the launch */
+    assert_ok(api.sim.cu.cuGraphLaunch(graph, api.other));
+    assert_ok(api.sim.cu.cuStreamSynchronize(api.other));
+    assert_ok(fallow_lease_guard(arena, api.stream)); /* after the launch */
     assert_int_equal(arena_stats(arena).damage_count, 2);
     expect_finding(&api, arena, "late: 1000 bytes", "a graph launched without fallow_lease_guard");
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(graph), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(graph));
+    assert_ok(fallow_capture_release(capture));
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     api_end(&api);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(poison_takes_turns_between_two_patterns),
-        cmocka_unit_test(a_write_behind_a_region_is_found),
-        cmocka_unit_test(a_write_to_an_empty_region_is_found),
-        cmocka_unit_test(zones_hold_regions_apart_that_else_share_bytes),
-        cmocka_unit_test(a_region_left_unwritten_is_found_after_two_leases),
-        cmocka_unit_test(only_what_a_lease_uses_must_be_written),
-        cmocka_unit_test(checks_need_memory_with_contents),
-        cmocka_unit_test(a_read_of_unwritten_bytes_names_kernel_region_and_arena),
-        cmocka_unit_test(checks_leave_captures_alone),
-        cmocka_unit_test(a_use_after_the_end_names_region_and_arena),
-        cmocka_unit_test(scratch_is_poisoned_at_the_end),
-        cmocka_unit_test(a_graph_launched_without_its_guard_is_reported),
-        cmocka_unit_test(two_graphs_launched_without_a_guard_are_reported),
-        cmocka_unit_test(a_stream_that_was_not_joined_is_reported),
-        cmocka_unit_test(a_late_write_is_found_where_nothing_is_forbidden),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

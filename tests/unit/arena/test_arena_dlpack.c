@@ -45,7 +45,7 @@ static fallow_status export_region(fallow_lease *lease, size_t index, struct sha
     return status;
 }
 
-static void a_region_is_a_tensor(void **state)
+TEST(a_region_is_a_tensor)
 {
     struct api api;
     const int64_t shape[] = {4, 0, 5}, rows[] = {3, 7};
@@ -54,8 +54,7 @@ static void a_region_is_a_tensor(void **state)
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_plain_layout(1024);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
-    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 2, 4, 16, 0}, &tensor),
-                     FALLOW_OK);
+    assert_ok(export_region(lease, 0, (struct shape){rows, NULL, 2, 4, 16, 0}, &tensor));
     assert_int_equal(tensor->version.major, 1);
     assert_int_equal(tensor->flags, 0);
     assert_ptr_equal(tensor->tensor.data, fallow_lease_region_at(lease, 0));
@@ -71,19 +70,16 @@ static void a_region_is_a_tensor(void **state)
     assert_int_equal(tensor->tensor.strides[1], 1);
     assert_int_equal(tensor->tensor.byte_offset, 0);
     const int64_t steps[] = {10, 2};
-    assert_int_equal(export_region(lease, 0, (struct shape){rows, steps, 2, 0, 64, 512}, &view),
-                     FALLOW_OK); /* 8 x (2 x 10 + 6 x 2 + 1) = 264 bytes */
+    assert_ok(export_region(lease, 0, (struct shape){rows, steps, 2, 0, 64, 512},
+                            &view)); /* 8 x (2 x 10 + 6 x 2 + 1) = 264 bytes */
     assert_int_equal(view->tensor.strides[0], 10);
     assert_ptr_equal(view->tensor.data, (char *)tensor->tensor.data + 512);
     assert_int_equal(view->tensor.byte_offset, 0); /* ignored by PyTorch up to 2.9 */
-    assert_int_equal(export_region(lease, 0, (struct shape){NULL, NULL, 0, 2, 32, 1020}, &scalar),
-                     FALLOW_OK);
-    assert_int_equal(export_region(lease, 0, (struct shape){shape, NULL, 3, 2, 32, 1024}, &empty),
-                     FALLOW_OK);
+    assert_ok(export_region(lease, 0, (struct shape){NULL, NULL, 0, 2, 32, 1020}, &scalar));
+    assert_ok(export_region(lease, 0, (struct shape){shape, NULL, 3, 2, 32, 1024}, &empty));
     assert_int_equal(tensor->version.minor, 0);
     struct managed *pairs = NULL;
-    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 2, 17, 4, 1003}, &pairs),
-                     FALLOW_OK);
+    assert_ok(export_region(lease, 0, (struct shape){rows, NULL, 2, 17, 4, 1003}, &pairs));
     assert_int_equal(pairs->version.minor, 1);
     assert_int_equal(pairs->tensor.bits, 4);
     assert_int_equal(pairs->tensor.lanes, 2);
@@ -105,7 +101,7 @@ struct unversioned {
     void (*deleter)(struct unversioned *self);
 };
 
-static void older_consumers_get_the_older_form(void **state)
+TEST(older_consumers_get_the_older_form)
 {
     struct api api;
     const int64_t rows[] = {3, 7};
@@ -114,8 +110,7 @@ static void older_consumers_get_the_older_form(void **state)
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_plain_layout(1024);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
-    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 2, 2, 32, 64}, &tensor),
-                     FALLOW_OK);
+    assert_ok(export_region(lease, 0, (struct shape){rows, NULL, 2, 2, 32, 64}, &tensor));
     struct unversioned *older = (struct unversioned *)(void *)fallow_export_unversioned(
         (struct DLManagedTensorVersioned *)(void *)tensor);
     assert_non_null(older);
@@ -148,7 +143,7 @@ static void refuse_export(fallow_arena *arena, fallow_lease *lease, struct shape
     }
 }
 
-static void a_tensor_stays_in_its_region(void **state)
+TEST(a_tensor_stays_in_its_region)
 {
     struct api api;
     const int64_t rows[] = {16, 16}, more[] = {17, 16}, huge[] = {INT64_MAX, INT64_MAX},
@@ -159,8 +154,7 @@ static void a_tensor_stays_in_its_region(void **state)
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_plain_layout(1024);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
-    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 2, 0, 32, 0}, &tensor),
-                     FALLOW_OK);
+    assert_ok(export_region(lease, 0, (struct shape){rows, NULL, 2, 0, 32, 0}, &tensor));
     tensor->deleter(tensor);
     assert_int_equal(arena_stats(arena).is_leased, 1);
     refuse_export(arena, lease, (struct shape){more, NULL, 2, 0, 32, 0},
@@ -203,13 +197,12 @@ static struct managed *export_rows(fallow_lease *lease)
 {
     const int64_t rows[] = {16};
     struct managed *tensor = NULL;
-    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 1, 0, 32, 0}, &tensor),
-                     FALLOW_OK);
+    assert_ok(export_region(lease, 0, (struct shape){rows, NULL, 1, 0, 32, 0}, &tensor));
     return tensor;
 }
 
 /* A program may keep tensors in variables and delete them in any order after the lease. */
-static void tensors_hold_nothing_open(void **state)
+TEST(tensors_hold_nothing_open)
 {
     struct api api;
     struct managed *tensors[6];
@@ -242,13 +235,4 @@ static void tensors_hold_nothing_open(void **state)
     tensors[5]->deleter(tensors[5]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_region_is_a_tensor),
-        cmocka_unit_test(older_consumers_get_the_older_form),
-        cmocka_unit_test(a_tensor_stays_in_its_region),
-        cmocka_unit_test(tensors_hold_nothing_open),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -69,7 +69,7 @@ static fallow_lease *begin(struct fault *fault, const fallow_layout *layout, CUs
     assert_true((status == FALLOW_OK) == (lease != NULL));
     if (status != FALLOW_OK && works(fault)) { /* a refusal has broken nothing */
         status = fallow_lease_begin(fault->arena, layout, stream, &lease);
-        assert_int_equal(status, FALLOW_OK);
+        assert_ok(status);
     }
     return lease;
 }
@@ -87,10 +87,10 @@ static void lease_once(struct fault *fault, const fallow_layout *layout, CUstrea
     }
     if (works(fault) && end != stream) {
         CUevent event;
-        assert_int_equal(api->sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
-        assert_int_equal(api->sim.cu.cuEventRecord(event, stream), 0);
-        assert_int_equal(api->sim.cu.cuStreamWaitEvent(end, event, 0), 0);
-        assert_int_equal(api->sim.cu.cuEventDestroy_v2(event), 0);
+        assert_ok(api->sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+        assert_ok(api->sim.cu.cuEventRecord(event, stream));
+        assert_ok(api->sim.cu.cuStreamWaitEvent(end, event, 0));
+        assert_ok(api->sim.cu.cuEventDestroy_v2(event));
     }
     uint64_t before = arm(fault);
     fallow_status status = fallow_lease_end(lease, end);
@@ -98,7 +98,7 @@ static void lease_once(struct fault *fault, const fallow_layout *layout, CUstrea
     expect_legal(fault, status);
     assert_int_not_equal(status, FALLOW_DEVICE_LOST);
     if (status != FALLOW_OK) { /* open still */
-        assert_int_equal(fallow_lease_end(lease, end), FALLOW_OK);
+        assert_ok(fallow_lease_end(lease, end));
     }
 }
 
@@ -124,9 +124,9 @@ static void capture_once(struct fault *fault)
         expect_legal(fault, status);
         if (works(fault)) {
             if (status != FALLOW_OK) {
-                assert_int_equal(fallow_lease_guard(fault->arena, stream), FALLOW_OK);
+                assert_ok(fallow_lease_guard(fault->arena, stream));
             }
-            assert_int_equal(api->sim.cu.cuGraphLaunch(executable, stream), 0);
+            assert_ok(api->sim.cu.cuGraphLaunch(executable, stream));
         }
         if (works(fault)) { /* growth in place, then a trim */
             lease_once(fault, fault->large, stream, stream);
@@ -137,9 +137,9 @@ static void capture_once(struct fault *fault)
         }
     }
     if (works(fault)) {
-        assert_int_equal(fallow_lease_guard(fault->arena, api->stream), FALLOW_OK);
-        assert_int_equal(api->sim.cu.cuGraphExecDestroy(executable), 0);
-        assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+        assert_ok(fallow_lease_guard(fault->arena, api->stream));
+        assert_ok(api->sim.cu.cuGraphExecDestroy(executable));
+        assert_ok(fallow_capture_release(capture));
     }
 }
 
@@ -153,7 +153,7 @@ static void live(struct fault *fault, uint32_t checks)
     capture_once(fault);
     lease_once(fault, fault->small, api->other, api->other);
     if (works(fault)) {
-        assert_int_equal(fallow_arena_lose_contents(fault->arena), FALLOW_OK);
+        assert_ok(fallow_arena_lose_contents(fault->arena));
     }
     lease_once(fault, fault->small, api->stream, api->stream);
     uint64_t before = arm(fault);
@@ -213,22 +213,15 @@ static void fail_everywhere(uint32_t checks)
     }
 }
 
-static void a_driver_call_that_fails_leaves_nothing_broken(void **state)
+TEST(a_driver_call_that_fails_leaves_nothing_broken)
 {
     fail_everywhere(0);
 }
 
-static void the_checks_own_calls_neither(void **state)
+TEST(the_checks_own_calls_neither)
 {
     fail_everywhere(FALLOW_ARENA_CHECK_POISON | FALLOW_ARENA_CHECK_RED_ZONES |
                     FALLOW_ARENA_CHECK_WRITTEN);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_driver_call_that_fails_leaves_nothing_broken),
-        cmocka_unit_test(the_checks_own_calls_neither),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -17,7 +17,7 @@ static void refuse_one(fallow_region region)
     refuse(&region, 1);
 }
 
-static void a_bad_region_is_refused(void **state)
+TEST(a_bad_region_is_refused)
 {
     char name[65];
     memset(name, 'n', 64);
@@ -41,7 +41,7 @@ static void a_bad_region_is_refused(void **state)
     fallow_layout_destroy(make_layout(&longest, 1));
 }
 
-static void a_bad_set_is_refused(void **state)
+TEST(a_bad_set_is_refused)
 {
     fallow_region two[2] = {{.name = "x", .size_bytes = 1}, {.name = "x", .size_bytes = 2}};
     fallow_layout *layout = NULL;
@@ -55,12 +55,12 @@ static void a_bad_set_is_refused(void **state)
     assert_int_equal(fallow_layout_create(two, 1, NULL), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_layout_create_within(two, 1, 1, NULL), FALLOW_INVALID_ARGUMENT);
     two[0].size_bytes = two[1].size_bytes = 1;
-    assert_int_equal(fallow_layout_create(two, 2, &layout), FALLOW_OK);
+    assert_ok(fallow_layout_create(two, 2, &layout));
     fallow_layout_destroy(layout);
     fallow_layout_destroy(NULL);
 }
 
-static void a_layout_tells_what_it_was_given(void **state)
+TEST(a_layout_tells_what_it_was_given)
 {
     char name[] = "first";
     const fallow_region regions[] = {
@@ -74,7 +74,7 @@ static void a_layout_tells_what_it_was_given(void **state)
     memset(name, 'z', sizeof name); /* copied */
     assert_string_equal(fallow_layout_name(layout), "unnamed");
     memcpy(name, "step", sizeof "step");
-    assert_int_equal(fallow_layout_set_name(layout, name), FALLOW_OK);
+    assert_ok(fallow_layout_set_name(layout, name));
     memset(name, 'z', sizeof name); /* copied */
     char longest[65] = {0};
     memset(longest, 'n', 64);
@@ -91,15 +91,15 @@ static void a_layout_tells_what_it_was_given(void **state)
     assert_true(fallow_layout_find(layout, "none") == SIZE_MAX);
     assert_true(fallow_layout_find(layout, NULL) == SIZE_MAX);
     assert_true(fallow_layout_find(NULL, "first") == SIZE_MAX);
-    assert_int_equal(fallow_layout_region(layout, 0, &region, NULL), FALLOW_OK);
+    assert_ok(fallow_layout_region(layout, 0, &region, NULL));
     assert_string_equal(region.name, "first");
     assert_int_equal(region.size_bytes, 1000);
     assert_int_equal(region.align_bytes, 256);
     assert_int_equal(region.element_bytes, 4);
-    assert_int_equal(fallow_layout_region(layout, 1, &region, &offset), FALLOW_OK);
+    assert_ok(fallow_layout_region(layout, 1, &region, &offset));
     assert_int_equal(region.element_bytes, 8);
     assert_int_equal(offset % 4096, 0);
-    assert_int_equal(fallow_layout_region(layout, 2, NULL, &offset), FALLOW_OK);
+    assert_ok(fallow_layout_region(layout, 2, NULL, &offset));
     assert_int_equal(offset, 0);
     assert_int_equal(fallow_layout_region(layout, 4, &region, &offset), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_layout_region(NULL, 0, &region, &offset), FALLOW_INVALID_ARGUMENT);
@@ -113,7 +113,7 @@ static void a_layout_tells_what_it_was_given(void **state)
     fallow_layout_destroy(layout);
 }
 
-static void regions_that_are_never_alive_together_share_bytes(void **state)
+TEST(regions_that_are_never_alive_together_share_bytes)
 {
     fallow_region regions[] = {
         {.name = "a", .size_bytes = 64 * KIB},
@@ -129,14 +129,14 @@ static void regions_that_are_never_alive_together_share_bytes(void **state)
     fallow_layout_destroy(layout);
 }
 
-static void an_empty_region_has_an_address(void **state)
+TEST(an_empty_region_has_an_address)
 {
     const fallow_region regions[] = {{.name = "routed", .align_bytes = 1024},
                                      {.name = "shared", .size_bytes = 100}};
     for (size_t count = 1; count <= 2; count++) {
         size_t offset = 1;
         fallow_layout *layout = make_layout(regions, count);
-        assert_int_equal(fallow_layout_region(layout, 0, NULL, &offset), FALLOW_OK);
+        assert_ok(fallow_layout_region(layout, 0, NULL, &offset));
         assert_int_equal(offset, 0);
         assert_int_equal(fallow_layout_bytes(layout), count == 1 ? 1 : 100);
         assert_int_equal(fallow_layout_lower_bound(layout), count == 1 ? 0 : 100);
@@ -146,7 +146,7 @@ static void an_empty_region_has_an_address(void **state)
 
 /* With the most regions allowed, slots of the hash table collide, and the last index is the largest below the
  * value that marks an empty slot. */
-static void every_region_is_found_by_its_name(void **state)
+TEST(every_region_is_found_by_its_name)
 {
     const size_t count = 65535;
     fallow_region *regions = calloc(count, sizeof *regions);
@@ -170,7 +170,7 @@ static void every_region_is_found_by_its_name(void **state)
     free(regions);
 }
 
-static void a_layout_of_persistent_regions_only_has_no_scratch(void **state)
+TEST(a_layout_of_persistent_regions_only_has_no_scratch)
 {
     fallow_region region = {
         .name = "kept", .size_bytes = 4096, .flags = FALLOW_REGION_PERSISTENT, .first_phase = 9};
@@ -188,14 +188,14 @@ static void expect_placed(const fallow_layout *layout)
     for (size_t i = 0; i < fallow_layout_region_count(layout); i++) {
         fallow_region a, b;
         size_t at, other;
-        assert_int_equal(fallow_layout_region(layout, i, &a, &at), FALLOW_OK);
+        assert_ok(fallow_layout_region(layout, i, &a, &at));
         if ((a.flags & FALLOW_REGION_PERSISTENT) != 0) {
             continue;
         }
         assert_int_equal(at % a.align_bytes, 0);
         end = at + a.size_bytes > end ? at + a.size_bytes : end;
         for (size_t j = 0; j < i; j++) {
-            assert_int_equal(fallow_layout_region(layout, j, &b, &other), FALLOW_OK);
+            assert_ok(fallow_layout_region(layout, j, &b, &other));
             bool is_apart = a.last_phase < b.first_phase || b.last_phase < a.first_phase ||
                             at >= other + b.size_bytes || other >= at + a.size_bytes ||
                             (b.flags & FALLOW_REGION_PERSISTENT) != 0;
@@ -206,7 +206,7 @@ static void expect_placed(const fallow_layout *layout)
     assert_true(fallow_layout_lower_bound(layout) <= end);
 }
 
-static void random_layouts_never_overlap_what_is_alive_together(void **state)
+TEST(random_layouts_never_overlap_what_is_alive_together)
 {
     uint64_t random = flw_test_seed("random_layouts");
     char names[40][24];
@@ -231,7 +231,7 @@ static void random_layouts_never_overlap_what_is_alive_together(void **state)
     }
 }
 
-static void an_effort_never_makes_a_layout_larger(void **state)
+TEST(an_effort_never_makes_a_layout_larger)
 {
     fallow_region regions[24];
     char names[24][24];
@@ -243,7 +243,7 @@ static void an_effort_never_makes_a_layout_larger(void **state)
                                      .last_phase = (uint32_t)(i * 5 % 11 + i % 4)};
     }
     fallow_layout *fast = make_layout(regions, 24), *slow = NULL;
-    assert_int_equal(fallow_layout_create_within(regions, 24, 20000000, &slow), FALLOW_OK);
+    assert_ok(fallow_layout_create_within(regions, 24, 20000000, &slow));
     expect_placed(fast);
     expect_placed(slow);
     assert_true(fallow_layout_bytes(slow) <= fallow_layout_bytes(fast));
@@ -251,18 +251,4 @@ static void an_effort_never_makes_a_layout_larger(void **state)
     fallow_layout_destroy(slow);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bad_region_is_refused),
-        cmocka_unit_test(a_bad_set_is_refused),
-        cmocka_unit_test(a_layout_tells_what_it_was_given),
-        cmocka_unit_test(regions_that_are_never_alive_together_share_bytes),
-        cmocka_unit_test(an_empty_region_has_an_address),
-        cmocka_unit_test(every_region_is_found_by_its_name),
-        cmocka_unit_test(a_layout_of_persistent_regions_only_has_no_scratch),
-        cmocka_unit_test(random_layouts_never_overlap_what_is_alive_together),
-        cmocka_unit_test(an_effort_never_makes_a_layout_larger),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

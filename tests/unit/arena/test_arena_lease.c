@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-static void a_lease_has_all_regions_or_none(void **state)
+TEST(a_lease_has_all_regions_or_none)
 {
     struct api api;
     const fallow_region regions[] = {
@@ -19,8 +19,8 @@ static void a_lease_has_all_regions_or_none(void **state)
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     for (size_t i = 0; i < 3; i++) {
         size_t offset, first;
-        assert_int_equal(fallow_layout_region(layout, i, NULL, &offset), FALLOW_OK);
-        assert_int_equal(fallow_layout_region(layout, 0, NULL, &first), FALLOW_OK);
+        assert_ok(fallow_layout_region(layout, i, NULL, &offset));
+        assert_ok(fallow_layout_region(layout, 0, NULL, &first));
         assert_ptr_equal(fallow_lease_region_at(lease, i),
                          fallow_lease_region(lease, regions[i].name));
         assert_ptr_equal((char *)fallow_lease_region_at(lease, i) - offset,
@@ -54,7 +54,7 @@ static void *begin_elsewhere(void *context)
     return NULL;
 }
 
-static void a_second_begin_is_busy_from_any_thread(void **state)
+TEST(a_second_begin_is_busy_from_any_thread)
 {
     struct api api;
     pthread_t thread;
@@ -83,7 +83,7 @@ static void a_second_begin_is_busy_from_any_thread(void **state)
     api_end(&api);
 }
 
-static void steady_state_makes_no_driver_call_and_no_pool_call(void **state)
+TEST(steady_state_makes_no_driver_call_and_no_pool_call)
 {
     struct api api;
     fallow_region regions[12];
@@ -125,7 +125,7 @@ static void steady_state_makes_no_driver_call_and_no_pool_call(void **state)
 }
 
 /* A step of 61 layers leases for attention and for experts in turn, while a graph has addresses of the arena. */
-static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
+TEST(layouts_in_turn_and_guards_make_no_driver_call)
 {
     struct api api;
     fallow_capture *capture = NULL;
@@ -149,9 +149,9 @@ static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
     begin_capturing(&api, api.other, &capture);
     end_lease(begin_lease(arena, layouts[0], api.other), api.other);
     CUgraphExec executable = end_capturing(&api, api.other, capture);
-    assert_int_equal(fallow_lease_guard(arena, api.other), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.other), 0);
-    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    assert_ok(fallow_lease_guard(arena, api.other));
+    assert_ok(api.sim.cu.cuGraphLaunch(executable, api.other));
+    assert_ok(fallow_lease_guard(arena, api.stream));
     for (int i = 0; i < 2; i++) { /* each layout once after the guard */
         end_lease(begin_lease(arena, layouts[i], api.stream), api.stream);
     }
@@ -161,18 +161,18 @@ static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
         assert_non_null(fallow_lease_region_at(lease, 1));
         end_lease(lease, api.stream);
         if (i % 3 == 0) {
-            assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+            assert_ok(fallow_lease_guard(arena, api.stream));
         }
     }
     end_lease(begin_lease(arena, layouts[2], api.stream), api.stream); /* existing regions */
     assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
-    assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+    assert_ok(fallow_arena_lose_contents(arena));
     for (int i = 0; i < 4; i++) { /* each layout initialises the counter once more */
         end_lease(begin_lease(arena, layouts[i % 2], api.stream), api.stream);
     }
     assert_int_equal(arena_stats(arena).init_count, 4);
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
+    assert_ok(fallow_capture_release(capture));
     fallow_arena_destroy(arena);
     for (int i = 0; i < 3; i++) {
         fallow_layout_destroy(layouts[i]);
@@ -180,7 +180,7 @@ static void layouts_in_turn_and_guards_make_no_driver_call(void **state)
     api_end(&api);
 }
 
-static void an_arena_grows_and_keeps_its_largest_block(void **state)
+TEST(an_arena_grows_and_keeps_its_largest_block)
 {
     struct api api;
     bed_begin(&api);
@@ -204,7 +204,7 @@ static void an_arena_grows_and_keeps_its_largest_block(void **state)
     }
     assert_int_equal(arena_stats(arena).grow_count, 2);
     assert_int_equal(api_stats(&api).live_count, 1);
-    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+    assert_ok(fallow_arena_trim(arena));
     assert_int_equal(arena_stats(arena).scratch_bytes, 0);
     assert_int_equal(api_stats(&api).live_count, 0);
     lease = begin_lease(arena, small, api.other);
@@ -219,7 +219,7 @@ static void an_arena_grows_and_keeps_its_largest_block(void **state)
 
 /* Growth never holds the old block and the new one at once: the block grows in place, or without virtual memory
  * the old block is freed first. */
-static void growth_takes_no_more_than_it_ends_with(void **state)
+TEST(growth_takes_no_more_than_it_ends_with)
 {
     for (int with_handles = 1; with_handles >= 0; with_handles--) {
         struct api api;
@@ -229,7 +229,7 @@ static void growth_takes_no_more_than_it_ends_with(void **state)
         api_begin(&api, &world);
         fallow_pool_config config = api_config(&api);
         config.page_source = with_handles ? FALLOW_PAGES_HANDLES : FALLOW_PAGES_SEGMENTS;
-        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        assert_ok(fallow_pool_create(&config, &api.pool));
         fallow_arena *arena = make_arena(&api, 0);
         const size_t sizes[] = {100, 700, 701, 1600, 2300, 2400, 2200};
         void *address = NULL;
@@ -250,13 +250,13 @@ static void growth_takes_no_more_than_it_ends_with(void **state)
         assert_int_equal(api_stats(&api).live_bytes, 2400 * MIB);
         assert_int_equal(api_stats(&api).requested_bytes, 2400 * MIB);
         assert_int_equal(api_stats(&api).peak_live_bytes, 2400 * MIB);
-        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        assert_ok(fallow_pool_validate(api.pool));
         fallow_arena_destroy(arena);
         api_end(&api);
     }
 }
 
-static void a_layout_that_wants_more_alignment_moves_the_block(void **state)
+TEST(a_layout_that_wants_more_alignment_moves_the_block)
 {
     struct api api;
     fallow_region region = {.name = "x", .size_bytes = 4096, .align_bytes = 2 * MIB};
@@ -269,14 +269,14 @@ static void a_layout_that_wants_more_alignment_moves_the_block(void **state)
     assert_int_equal((uintptr_t)fallow_lease_region_at(lease, 0) % (2 * MIB), 0);
     end_lease(lease, api.stream);
     assert_int_equal(arena_stats(arena).scratch_bytes, 5000);
-    assert_int_equal(fallow_free(api.pool, filler, api.stream), FALLOW_OK);
+    assert_ok(fallow_free(api.pool, filler, api.stream));
     fallow_arena_destroy(arena);
     fallow_layout_destroy(plain);
     fallow_layout_destroy(aligned);
     api_end(&api);
 }
 
-static void a_budget_is_kept_and_named_with_the_layout(void **state)
+TEST(a_budget_is_kept_and_named_with_the_layout)
 {
     struct api api;
     const fallow_region regions[] = {{.name = "small", .size_bytes = 256},
@@ -285,9 +285,9 @@ static void a_budget_is_kept_and_named_with_the_layout(void **state)
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *warm = make_plain_layout(10000), *large = make_layout(regions, 3);
-    assert_int_equal(fallow_layout_set_name(large, "prefill"), FALLOW_OK);
+    assert_ok(fallow_layout_set_name(large, "prefill"));
     end_lease(begin_lease(arena, warm, api.stream), api.stream);
-    assert_int_equal(fallow_arena_lock(arena), FALLOW_OK);
+    assert_ok(fallow_arena_lock(arena));
     assert_int_equal(arena_stats(arena).is_locked, 1);
     char sentence[200];
     snprintf(sentence, sizeof sentence,
@@ -298,18 +298,18 @@ static void a_budget_is_kept_and_named_with_the_layout(void **state)
     assert_non_null(strstr(api.log, sentence));
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
     end_lease(begin_lease(arena, warm, api.stream), api.stream);
-    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK); /* the budget allows the old size */
+    assert_ok(fallow_arena_trim(arena)); /* the budget allows the old size */
     refuse_lease(arena, large, api.stream, FALLOW_OVER_BUDGET, "the budget is 10000:");
     end_lease(begin_lease(arena, warm, api.stream), api.stream);
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
-    assert_int_equal(fallow_arena_unlock(arena), FALLOW_OK);
+    assert_ok(fallow_arena_unlock(arena));
     end_lease(begin_lease(arena, large, api.stream), api.stream);
     assert_int_equal(arena_stats(arena).is_locked, 0);
-    assert_int_equal(fallow_arena_set_budget(arena, 30000), FALLOW_OK);
+    assert_ok(fallow_arena_set_budget(arena, 30000));
     fallow_layout *fits = make_plain_layout(30000), *larger = make_plain_layout(30001);
     refuse_lease(arena, larger, api.stream, FALLOW_OVER_BUDGET, "the budget is 30000:");
     end_lease(begin_lease(arena, fits, api.stream), api.stream);
-    assert_int_equal(fallow_arena_set_budget(arena, 100), FALLOW_OK);
+    assert_ok(fallow_arena_set_budget(arena, 100));
     end_lease(begin_lease(arena, fits, api.stream), api.stream); /* needs no growth */
     fallow_layout_destroy(fits);
     fallow_layout_destroy(larger);
@@ -319,7 +319,7 @@ static void a_budget_is_kept_and_named_with_the_layout(void **state)
     api_end(&api);
 }
 
-static void a_configured_first_block_is_at_least_so_large(void **state)
+TEST(a_configured_first_block_is_at_least_so_large)
 {
     struct api api;
     fallow_arena_config config;
@@ -329,14 +329,13 @@ static void a_configured_first_block_is_at_least_so_large(void **state)
     config.scratch_bytes = 3 * MIB;
     config.tag = 77;
     fallow_layout *small = make_plain_layout(5000), *large = make_plain_layout(3 * MIB);
-    assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
+    assert_ok(fallow_arena_create(api.pool, &config, &arena));
     assert_int_equal(api_stats(&api).live_count, 0);
-    assert_int_equal(fallow_arena_lock(arena), FALLOW_OK);
+    assert_ok(fallow_arena_lock(arena));
     fallow_lease *lease = begin_lease(arena, small, api.stream);
     fallow_block block;
     fallow_block_init(&block);
-    assert_int_equal(fallow_block_info(api.pool, fallow_lease_region_at(lease, 0), &block),
-                     FALLOW_OK);
+    assert_ok(fallow_block_info(api.pool, fallow_lease_region_at(lease, 0), &block));
     assert_int_equal(block.tag, 77);
     assert_int_equal(block.requested_bytes, 3 * MIB);
     end_lease(lease, api.stream);
@@ -348,7 +347,7 @@ static void a_configured_first_block_is_at_least_so_large(void **state)
     api_end(&api);
 }
 
-static void the_pools_out_of_memory_leaves_the_arena_usable(void **state)
+TEST(the_pools_out_of_memory_leaves_the_arena_usable)
 {
     struct api api;
     bed_begin_with(&api, 64 * MIB);
@@ -376,7 +375,7 @@ static void the_pools_out_of_memory_leaves_the_arena_usable(void **state)
     api_end(&api);
 }
 
-static void bad_arguments_are_refused(void **state)
+TEST(bad_arguments_are_refused)
 {
     struct api api;
     char text[8] = "unset";
@@ -395,7 +394,7 @@ static void bad_arguments_are_refused(void **state)
     config.checks = 0;
     config.struct_size = 3;
     assert_int_not_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
-    assert_int_equal(fallow_arena_create(api.pool, NULL, &arena), FALLOW_OK);
+    assert_ok(fallow_arena_create(api.pool, NULL, &arena));
     fallow_layout *layout = make_plain_layout(4096);
     assert_int_equal(fallow_lease_begin(NULL, layout, api.stream, &lease), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_lease_begin(arena, NULL, api.stream, &lease), FALLOW_INVALID_ARGUMENT);
@@ -430,7 +429,7 @@ static void bad_arguments_are_refused(void **state)
     fallow_arena_destroy(arena);
     config.struct_size = sizeof config;
     config.scratch_bytes = SIZE_MAX;
-    assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
+    assert_ok(fallow_arena_create(api.pool, &config, &arena));
     refuse_lease(arena, layout, api.stream, FALLOW_INVALID_ARGUMENT, "18446744073709551615 bytes");
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
@@ -440,7 +439,7 @@ static void bad_arguments_are_refused(void **state)
 #define CROWD 150
 
 /* They share the addresses that are set aside, so that there are some for each and for a large block. */
-static void a_crowd_of_arenas_grows_in_place_and_leaves_addresses(void **state)
+TEST(a_crowd_of_arenas_grows_in_place_and_leaves_addresses)
 {
     struct api api;
     fallow_arena *arenas[CROWD];
@@ -451,12 +450,12 @@ static void a_crowd_of_arenas_grows_in_place_and_leaves_addresses(void **state)
         end_lease(begin_lease(arenas[i], small, api.stream), api.stream);
     }
     void *block = api_alloc(&api, 600 * MIB, api.stream);
-    assert_int_equal(fallow_free(api.pool, block, api.stream), FALLOW_OK);
+    assert_ok(fallow_free(api.pool, block, api.stream));
     for (size_t i = 0; i < CROWD; i++) {
         end_lease(begin_lease(arenas[i], large, api.stream), api.stream);
         assert_int_equal(arena_stats(arenas[i]).generation, 1);
     }
-    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    assert_ok(fallow_pool_validate(api.pool));
     for (size_t i = 0; i < CROWD; i++) {
         fallow_arena_destroy(arenas[i]);
     }
@@ -476,7 +475,7 @@ static bool lanes_hold(fallow_arena *const *lanes, const uint64_t *bytes)
     return do_hold;
 }
 
-static void lanes_grow_together_or_not_at_all(void **state)
+TEST(lanes_grow_together_or_not_at_all)
 {
     struct api api;
     uint64_t random = flw_test_seed("lanes"), grown = 0, refused = 0;
@@ -493,7 +492,7 @@ static void lanes_grow_together_or_not_at_all(void **state)
         size_t one = flw_test_random(&random) % LANES;
         fallow_lease *lease = NULL;
         if (flw_test_random(&random) % 4 == 0) {
-            assert_int_equal(fallow_arena_trim(lanes[one]), FALLOW_OK);
+            assert_ok(fallow_arena_trim(lanes[one]));
         }
         if (fallow_lease_begin(lanes[one], own, stream, &lease) == FALLOW_OK) {
             touch_lease(&api, lease, own, stream);
@@ -534,7 +533,7 @@ static void lanes_grow_together_or_not_at_all(void **state)
     assert_int_equal(fallow_arenas_reserve(twice, 2, layout, api.stream), FALLOW_BUSY);
     assert_int_equal(fallow_arenas_reserve(NULL, 2, layout, api.stream), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_arenas_reserve(lanes, 2, NULL, api.stream), FALLOW_INVALID_ARGUMENT);
-    assert_int_equal(fallow_arenas_reserve(lanes, 0, layout, api.stream), FALLOW_OK);
+    assert_ok(fallow_arenas_reserve(lanes, 0, layout, api.stream));
     for (size_t i = 0; i < LANES; i++) {
         fallow_arena_destroy(lanes[i]);
     }
@@ -542,22 +541,4 @@ static void lanes_grow_together_or_not_at_all(void **state)
     api_end(&api);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lease_has_all_regions_or_none),
-        cmocka_unit_test(a_second_begin_is_busy_from_any_thread),
-        cmocka_unit_test(steady_state_makes_no_driver_call_and_no_pool_call),
-        cmocka_unit_test(layouts_in_turn_and_guards_make_no_driver_call),
-        cmocka_unit_test(an_arena_grows_and_keeps_its_largest_block),
-        cmocka_unit_test(growth_takes_no_more_than_it_ends_with),
-        cmocka_unit_test(a_layout_that_wants_more_alignment_moves_the_block),
-        cmocka_unit_test(a_budget_is_kept_and_named_with_the_layout),
-        cmocka_unit_test(a_configured_first_block_is_at_least_so_large),
-        cmocka_unit_test(the_pools_out_of_memory_leaves_the_arena_usable),
-        cmocka_unit_test(a_crowd_of_arenas_grows_in_place_and_leaves_addresses),
-        cmocka_unit_test(lanes_grow_together_or_not_at_all),
-        cmocka_unit_test(bad_arguments_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -5,7 +5,7 @@
  */
 #include "unit/arena/test_arena.h"
 
-static void a_lease_that_has_ended_is_told_from_all_that_follow(void **state)
+TEST(a_lease_that_has_ended_is_told_from_all_that_follow)
 {
     struct api api;
     bed_begin(&api);
@@ -30,7 +30,7 @@ static void a_lease_that_has_ended_is_told_from_all_that_follow(void **state)
     api_end(&api);
 }
 
-static void an_arena_destroyed_with_a_lease_open_goes_at_its_end(void **state)
+TEST(an_arena_destroyed_with_a_lease_open_goes_at_its_end)
 {
     struct api api;
     bed_begin(&api);
@@ -46,7 +46,7 @@ static void an_arena_destroyed_with_a_lease_open_goes_at_its_end(void **state)
     api_end(&api);
 }
 
-static void an_arena_outlived_by_its_handle_only_says_invalid_pool(void **state)
+TEST(an_arena_outlived_by_its_handle_only_says_invalid_pool)
 {
     struct api api;
     fallow_lease *lease = NULL;
@@ -85,7 +85,7 @@ static void refuse_arena(struct api *api, fallow_arena *arena, const fallow_layo
     fallow_arena_destroy(arena);
 }
 
-static void handles_of_a_destroyed_arena_are_refused(void **state)
+TEST(handles_of_a_destroyed_arena_are_refused)
 {
     struct api api;
     bed_begin(&api);
@@ -120,7 +120,7 @@ static void handles_of_a_destroyed_arena_are_refused(void **state)
     api_end(&api);
 }
 
-static void a_process_has_so_many_arenas_at_a_time(void **state)
+TEST(a_process_has_so_many_arenas_at_a_time)
 {
     static fallow_arena *arenas[4096];
     struct api api;
@@ -139,7 +139,7 @@ static void a_process_has_so_many_arenas_at_a_time(void **state)
     api_end(&api);
 }
 
-static void an_open_lease_holds_its_layout(void **state)
+TEST(an_open_lease_holds_its_layout)
 {
     struct api api;
     char text[256];
@@ -214,7 +214,7 @@ static void *own_arenas(void *context)
     return NULL;
 }
 
-static void dead_handles_are_refused_while_others_take_the_places(void **state)
+TEST(dead_handles_are_refused_while_others_take_the_places)
 {
     struct api api;
     pthread_t threads[OWNERS];
@@ -237,16 +237,4 @@ static void dead_handles_are_refused_while_others_take_the_places(void **state)
     api_end(&api);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lease_that_has_ended_is_told_from_all_that_follow),
-        cmocka_unit_test(an_arena_destroyed_with_a_lease_open_goes_at_its_end),
-        cmocka_unit_test(an_arena_outlived_by_its_handle_only_says_invalid_pool),
-        cmocka_unit_test(handles_of_a_destroyed_arena_are_refused),
-        cmocka_unit_test(dead_handles_are_refused_while_others_take_the_places),
-        cmocka_unit_test(a_process_has_so_many_arenas_at_a_time),
-        cmocka_unit_test(an_open_lease_holds_its_layout),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

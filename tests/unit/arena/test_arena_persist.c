@@ -97,7 +97,7 @@ static void expect_values(struct api *api, const fallow_lease *lease, CUstream s
     free(bytes);
 }
 
-static void each_class_holds_its_values_at_first_and_after_a_loss(void **state)
+TEST(each_class_holds_its_values_at_first_and_after_a_loss)
 {
     struct api api;
     bed_begin(&api);
@@ -114,7 +114,7 @@ static void each_class_holds_its_values_at_first_and_after_a_loss(void **state)
     }
     end_lease(lease, api.stream);
     assert_int_equal(arena_stats(arena).init_count, KEPT - 1);
-    assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+    assert_ok(fallow_arena_lose_contents(arena));
     lease = begin_lease(arena, layout, api.other);
     expect_values(&api, lease, api.other);
     for (size_t i = 0; i < KEPT; i++) {
@@ -127,7 +127,7 @@ static void each_class_holds_its_values_at_first_and_after_a_loss(void **state)
     api_end(&api);
 }
 
-static void address_and_contents_outlast_leases_layouts_and_streams(void **state)
+TEST(address_and_contents_outlast_leases_layouts_and_streams)
 {
     struct api api;
     const fallow_region other_regions[] = {
@@ -178,7 +178,7 @@ static void address_and_contents_outlast_leases_layouts_and_streams(void **state
     api_end(&api);
 }
 
-static void a_smaller_layout_after_a_loss_leaves_nothing_without_values(void **state)
+TEST(a_smaller_layout_after_a_loss_leaves_nothing_without_values)
 {
     struct api api;
     fallow_region region = {.name = "table",
@@ -195,7 +195,7 @@ static void a_smaller_layout_after_a_loss_leaves_nothing_without_values(void **s
     fallow_lease *lease = begin_lease(arena, large, api.stream);
     fill_bytes(&api, fallow_lease_region_at(lease, 0), 0xee, 8000, api.stream);
     end_lease(lease, api.stream);
-    assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+    assert_ok(fallow_arena_lose_contents(arena));
     end_lease(begin_lease(arena, small, api.stream), api.stream);
     lease = begin_lease(arena, large, api.stream);
     read_bytes(&api, values, fallow_lease_region_at(lease, 0), sizeof values, api.stream);
@@ -219,7 +219,7 @@ static void expect_table(struct api *api, const fallow_lease *lease, bool is_wri
 }
 
 /* Initialised again if the sleep dropped the region, else unchanged. */
-static void a_sleep_of_the_pool_is_noticed(void **state)
+TEST(a_sleep_of_the_pool_is_noticed)
 {
     struct api api;
     const fallow_region region = {.name = "table",
@@ -234,7 +234,7 @@ static void a_sleep_of_the_pool_is_noticed(void **state)
     bed_begin(&api);
     fallow_arena_config_init(&config);
     config.tag = tag;
-    assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
+    assert_ok(fallow_arena_create(api.pool, &config, &arena));
     fallow_layout *layout = make_layout(&region, 1);
     fallow_sleep_request_init(&request);
     request.flags = FALLOW_SLEEP_WAIT;
@@ -249,7 +249,7 @@ static void a_sleep_of_the_pool_is_noticed(void **state)
             lease = begin_lease(arena, layout, api.stream);
             expect_table(&api, lease, true);
             end_lease(lease, api.stream);
-            assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+            assert_ok(fallow_arena_lose_contents(arena));
         }
         fallow_lease *lease = begin_lease(arena, layout, api.stream);
         void *address = fallow_lease_region_at(lease, 0);
@@ -257,9 +257,9 @@ static void a_sleep_of_the_pool_is_noticed(void **state)
         end_lease(lease, api.stream);
         for (unsigned turn = 0; turn < 2; turn++) {
             request.saved_tag_count = is_saved || (i == 2 && turn == 1);
-            assert_int_equal(fallow_pool_sleep(api.pool, &request), FALLOW_OK);
+            assert_ok(fallow_pool_sleep(api.pool, &request));
             refuse_lease(arena, layout, api.stream, FALLOW_ASLEEP, "asleep");
-            assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
+            assert_ok(fallow_pool_wake(api.pool));
             if (!is_saved) { /* has contents, but not the class's */
                 fill_bytes(&api, address, 0x11, 8000, api.stream);
             }
@@ -267,7 +267,7 @@ static void a_sleep_of_the_pool_is_noticed(void **state)
         lease = begin_lease(arena, layout, api.stream);
         expect_table(&api, lease, is_saved);
         end_lease(lease, api.stream);
-        assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+        assert_ok(fallow_arena_lose_contents(arena));
     }
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
@@ -291,7 +291,7 @@ static int wake(void *context, const fallow_region *region, void *address, fallo
     return waker->answer;
 }
 
-static void the_wake_callback_does_it_or_leaves_it_to_the_arena(void **state)
+TEST(the_wake_callback_does_it_or_leaves_it_to_the_arena)
 {
     struct api api;
     fallow_region region = {.name = "table",
@@ -304,7 +304,7 @@ static void the_wake_callback_does_it_or_leaves_it_to_the_arena(void **state)
     struct waker waker = {.api = &api};
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_layout(&region, 1);
-    assert_int_equal(fallow_arena_on_wake(arena, wake, &waker), FALLOW_OK);
+    assert_ok(fallow_arena_on_wake(arena, wake, &waker));
     for (int i = 0; i < 3; i++) {
         waker.answer = i % 2;
         fallow_lease *lease = begin_lease(arena, layout, api.stream);
@@ -315,14 +315,14 @@ static void the_wake_callback_does_it_or_leaves_it_to_the_arena(void **state)
         end_lease(lease, api.stream);
         end_lease(begin_lease(arena, layout, api.stream), api.stream);
         assert_int_equal(waker.count, i + 1);
-        assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+        assert_ok(fallow_arena_lose_contents(arena));
     }
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     api_end(&api);
 }
 
-static void layouts_that_disagree_about_values_are_refused(void **state)
+TEST(layouts_that_disagree_about_values_are_refused)
 {
     struct api api;
     fallow_region region = {.name = "table",
@@ -345,7 +345,7 @@ static void layouts_that_disagree_about_values_are_refused(void **state)
     api_end(&api);
 }
 
-static void a_locked_arena_takes_no_new_persistent_region(void **state)
+TEST(a_locked_arena_takes_no_new_persistent_region)
 {
     struct api api;
     fallow_region region = {.name = "table", .size_bytes = 256, .flags = FALLOW_REGION_PERSISTENT};
@@ -357,17 +357,17 @@ static void a_locked_arena_takes_no_new_persistent_region(void **state)
     region.name = "new";
     fallow_layout *other = make_layout(&region, 1);
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
-    assert_int_equal(fallow_arena_lock(arena), FALLOW_OK);
+    assert_ok(fallow_arena_lock(arena));
     refuse_lease(arena, larger, api.stream, FALLOW_OVER_BUDGET,
                  "layout 'unnamed' needs 512 bytes, 512 of them persistent (largest region "
                  "'table', 512 bytes), and the budget is 256:");
     refuse_lease(arena, other, api.stream, FALLOW_OVER_BUDGET,
                  "needs 768 bytes, 768 of them persistent (largest region 'new', 512 bytes)");
-    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+    assert_ok(fallow_arena_trim(arena));
     assert_int_equal(arena_stats(arena).persistent_bytes, 0);
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
     assert_int_equal(arena_stats(arena).persistent_bytes, 256);
-    assert_int_equal(fallow_arena_unlock(arena), FALLOW_OK);
+    assert_ok(fallow_arena_unlock(arena));
     end_lease(begin_lease(arena, larger, api.stream), api.stream);
     end_lease(begin_lease(arena, other, api.stream), api.stream);
     assert_int_equal(arena_stats(arena).persistent_bytes, 1024);
@@ -378,7 +378,7 @@ static void a_locked_arena_takes_no_new_persistent_region(void **state)
     api_end(&api);
 }
 
-static void hundreds_of_layouts_find_their_regions(void **state)
+TEST(hundreds_of_layouts_find_their_regions)
 {
     struct api api;
     fallow_region regions[3] = {{.name = "x", .size_bytes = 4096},
@@ -410,17 +410,4 @@ static void hundreds_of_layouts_find_their_regions(void **state)
     api_end(&api);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_class_holds_its_values_at_first_and_after_a_loss),
-        cmocka_unit_test(address_and_contents_outlast_leases_layouts_and_streams),
-        cmocka_unit_test(a_smaller_layout_after_a_loss_leaves_nothing_without_values),
-        cmocka_unit_test(a_sleep_of_the_pool_is_noticed),
-        cmocka_unit_test(the_wake_callback_does_it_or_leaves_it_to_the_arena),
-        cmocka_unit_test(layouts_that_disagree_about_values_are_refused),
-        cmocka_unit_test(a_locked_arena_takes_no_new_persistent_region),
-        cmocka_unit_test(hundreds_of_layouts_find_their_regions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -28,7 +28,7 @@ static uint64_t place(struct flw_plan_item *items, size_t count)
     return bytes;
 }
 
-static void nothing_takes_nothing(void **state)
+TEST(nothing_takes_nothing)
 {
     uint64_t bytes = 7;
     assert_true(flw_plan_place(NULL, 0, 0, &bytes));
@@ -37,28 +37,28 @@ static void nothing_takes_nothing(void **state)
     assert_true(flw_plan_is_valid(NULL, 0, &bytes) && bytes == 0);
 }
 
-static void one_item_lies_at_zero(void **state)
+TEST(one_item_lies_at_zero)
 {
     struct flw_plan_item item = item_of(0, UINT32_MAX, 12345, 4096);
     assert_true(place(&item, 1) == 12345);
     assert_true(item.offset == 0);
 }
 
-static void items_of_different_phases_share_memory(void **state)
+TEST(items_of_different_phases_share_memory)
 {
     struct flw_plan_item items[] = {item_of(0, 0, 100, 1), item_of(1, 1, 70, 1),
                                     item_of(2, 9, 100, 1)};
     assert_true(place(items, COUNT_OF(items)) == 100);
 }
 
-static void items_that_meet_in_one_phase_do_not(void **state)
+TEST(items_that_meet_in_one_phase_do_not)
 {
     struct flw_plan_item items[] = {item_of(0, 1, 100, 1), item_of(1, 2, 70, 1)};
     assert_true(place(items, COUNT_OF(items)) == 170);
 }
 
 /* A bridge of three arches: fits exactly in 12, and only with the long ones nested in this way. */
-static void a_puzzle_with_one_answer_is_solved(void **state)
+TEST(a_puzzle_with_one_answer_is_solved)
 {
     struct flw_plan_item items[] = {item_of(0, 2, 4, 1), item_of(3, 8, 4, 1), item_of(0, 8, 4, 1),
                                     item_of(9, 20, 4, 1), item_of(0, 20, 4, 1)};
@@ -67,7 +67,7 @@ static void a_puzzle_with_one_answer_is_solved(void **state)
 }
 
 /* 512 + 1 bytes at an alignment of 512, and 511 bytes that fit into the gap only. */
-static void what_alignment_leaves_free_is_used(void **state)
+TEST(what_alignment_leaves_free_is_used)
 {
     struct flw_plan_item items[] = {item_of(0, 3, 513, 512), item_of(0, 3, 512, 512),
                                     item_of(0, 3, 511, 1)};
@@ -77,7 +77,7 @@ static void what_alignment_leaves_free_is_used(void **state)
     }
 }
 
-static void validity_refuses_every_kind_of_fault(void **state)
+TEST(validity_refuses_every_kind_of_fault)
 {
     uint64_t bytes;
     struct flw_plan_item good[] = {item_of(0, 1, 64, 16), item_of(1, 2, 64, 16)};
@@ -125,7 +125,7 @@ static void align_all(struct flw_plan_item *items, size_t count, uint64_t align_
     }
 }
 
-static void every_random_plan_is_a_plan(void **state)
+TEST(every_random_plan_is_a_plan)
 {
     uint64_t random = flw_test_seed("arena_plan");
     static struct flw_plan_item items[120];
@@ -173,7 +173,7 @@ static uint64_t least_of_all_orders(struct flw_plan_item *items, size_t count, u
 
 /* The search skips steps that seldom help, so one plan in hundreds may be a few bytes above the
  * minimum. */
-static void small_plans_are_as_good_as_the_smallest_there_are(void **state)
+TEST(small_plans_are_as_good_as_the_smallest_there_are)
 {
     uint64_t random = flw_test_seed("arena_plan");
     int exact = 0, rounds = 400;
@@ -199,7 +199,7 @@ static void small_plans_are_as_good_as_the_smallest_there_are(void **state)
 }
 
 /* The search stops at the padded bound; a larger plan costs the full effort. */
-static void plans_of_one_alignment_meet_the_padded_bound(void **state)
+TEST(plans_of_one_alignment_meet_the_padded_bound)
 {
     uint64_t random = flw_test_seed("arena_plan");
     int met = 0, rounds = 300;
@@ -243,7 +243,7 @@ static void cut(struct cutter *cutter, uint32_t first, uint32_t last, uint64_t b
 
 /* Packings without a gap are harder than any layout of a model's step, and their
  * optimum is known. */
-static void cut_rectangles_are_put_together_within_two_percent(void **state)
+TEST(cut_rectangles_are_put_together_within_two_percent)
 {
     uint64_t random = flw_test_seed("arena_plan");
     const uint64_t bytes = 1000 * 1000;
@@ -261,7 +261,7 @@ static void cut_rectangles_are_put_together_within_two_percent(void **state)
     }
 }
 
-static void the_same_items_get_the_same_plan(void **state)
+TEST(the_same_items_get_the_same_plan)
 {
     uint64_t random = flw_test_seed("arena_plan");
     static struct flw_plan_item once[150], again[150];
@@ -274,7 +274,7 @@ static void the_same_items_get_the_same_plan(void **state)
     }
 }
 
-static void more_effort_never_gives_more_bytes_than_first_fit(void **state)
+TEST(more_effort_never_gives_more_bytes_than_first_fit)
 {
     uint64_t random = flw_test_seed("arena_plan");
     static struct flw_plan_item items[100];
@@ -291,7 +291,7 @@ static void more_effort_never_gives_more_bytes_than_first_fit(void **state)
     assert_true(proven_bytes <= bytes);
 }
 
-static void huge_sizes_do_not_wrap(void **state)
+TEST(huge_sizes_do_not_wrap)
 {
     const uint64_t huge = UINT64_C(1) << 62;
     struct flw_plan_item three[] = {item_of(0, 1, huge, 1), item_of(1, 2, huge, huge),
@@ -309,7 +309,7 @@ static void huge_sizes_do_not_wrap(void **state)
 }
 
 /* As many as a layout may have: beyond the search, and still a plan. */
-static void sixty_five_thousand_items_are_placed(void **state)
+TEST(sixty_five_thousand_items_are_placed)
 {
     const size_t count = 65535;
     struct flw_plan_item *items = malloc(count * sizeof(*items));
@@ -323,7 +323,7 @@ static void sixty_five_thousand_items_are_placed(void **state)
 }
 
 /* The largest count that is searched, all alive together: as many neighbours as there can be. */
-static void a_full_graph_is_placed_at_the_bound(void **state)
+TEST(a_full_graph_is_placed_at_the_bound)
 {
     static struct flw_plan_item items[FLW_PLAN_GRAPH_MAX_ITEMS];
     for (uint32_t i = 0; i < COUNT_OF(items); i++) {
@@ -334,7 +334,7 @@ static void a_full_graph_is_placed_at_the_bound(void **state)
 
 /* Nearly as many neighbours, and no order of first fit meets the bound: the search has the largest
  * lists. */
-static void the_largest_search_comes_within_a_tenth(void **state)
+TEST(the_largest_search_comes_within_a_tenth)
 {
     static struct flw_plan_item items[FLW_PLAN_GRAPH_MAX_ITEMS];
     uint64_t fixed = 42;
@@ -347,7 +347,7 @@ static void the_largest_search_comes_within_a_tenth(void **state)
     assert_true(bytes <= flw_plan_lower_bound(items, COUNT_OF(items)) / 100 * 110);
 }
 
-static void graphs_hold_what_their_invariants_say(void **state)
+TEST(graphs_hold_what_their_invariants_say)
 {
     uint64_t random = flw_test_seed("arena_plan");
     static struct flw_plan_item items[80];
@@ -382,27 +382,4 @@ static void graphs_hold_what_their_invariants_say(void **state)
     assert_false(flw_plan_graph_create(&graph, items, 0));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_takes_nothing),
-        cmocka_unit_test(one_item_lies_at_zero),
-        cmocka_unit_test(items_of_different_phases_share_memory),
-        cmocka_unit_test(items_that_meet_in_one_phase_do_not),
-        cmocka_unit_test(a_puzzle_with_one_answer_is_solved),
-        cmocka_unit_test(what_alignment_leaves_free_is_used),
-        cmocka_unit_test(validity_refuses_every_kind_of_fault),
-        cmocka_unit_test(every_random_plan_is_a_plan),
-        cmocka_unit_test(small_plans_are_as_good_as_the_smallest_there_are),
-        cmocka_unit_test(plans_of_one_alignment_meet_the_padded_bound),
-        cmocka_unit_test(cut_rectangles_are_put_together_within_two_percent),
-        cmocka_unit_test(the_same_items_get_the_same_plan),
-        cmocka_unit_test(more_effort_never_gives_more_bytes_than_first_fit),
-        cmocka_unit_test(huge_sizes_do_not_wrap),
-        cmocka_unit_test(sixty_five_thousand_items_are_placed),
-        cmocka_unit_test(a_full_graph_is_placed_at_the_bound),
-        cmocka_unit_test(the_largest_search_comes_within_a_tenth),
-        cmocka_unit_test(graphs_hold_what_their_invariants_say),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

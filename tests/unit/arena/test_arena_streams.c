@@ -9,7 +9,7 @@
 
 #include "fallow/layouts.h"
 
-static void a_lease_on_another_stream_waits_on_the_device_once(void **state)
+TEST(a_lease_on_another_stream_waits_on_the_device_once)
 {
     struct api api;
     bed_begin(&api);
@@ -37,14 +37,14 @@ static void a_lease_on_another_stream_waits_on_the_device_once(void **state)
 }
 
 /* Allocations and frees, which poll, do not occur: leases alone must reuse events. */
-static void events_of_leases_serve_again(void **state)
+TEST(events_of_leases_serve_again)
 {
     for (int streams_may_die = 0; streams_may_die < 2; streams_may_die++) {
         struct api api;
         bed_begin_world(&api);
         fallow_pool_config config = api_config(&api);
         config.streams_may_die = (uint8_t)streams_may_die;
-        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        assert_ok(fallow_pool_create(&config, &api.pool));
         fallow_arena *arena = make_arena(&api, 0);
         fallow_layout *layout = make_plain_layout(64 * KIB);
         uint64_t made = 0;
@@ -54,11 +54,11 @@ static void events_of_leases_serve_again(void **state)
                 made = api.sim.call_count("cuEventCreate");
             }
             if (i % 3 == 0) {
-                assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
+                assert_ok(fallow_lease_guard(arena, stream));
             } else {
                 end_lease(begin_lease(arena, layout, stream), stream);
             }
-            assert_int_equal(api.sim.cu.cuStreamSynchronize(stream), 0);
+            assert_ok(api.sim.cu.cuStreamSynchronize(stream));
         }
         assert_int_equal(api.sim.call_count("cuEventCreate"), made);
         fallow_arena_destroy(arena);
@@ -67,30 +67,30 @@ static void events_of_leases_serve_again(void **state)
     }
 }
 
-static void the_stream_of_the_end_counts_not_that_of_the_begin(void **state)
+TEST(the_stream_of_the_end_counts_not_that_of_the_begin)
 {
     struct api api;
     CUevent event;
     bed_begin(&api);
-    assert_int_equal(api.sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
+    assert_ok(api.sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_plain_layout(64 * KIB);
     for (int i = 0; i < 5; i++) {
         fallow_lease *lease = begin_lease(arena, layout, api.stream);
         touch_lease(&api, lease, layout, api.stream);
-        assert_int_equal(api.sim.cu.cuEventRecord(event, api.stream), 0);
-        assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.other, event, 0), 0);
+        assert_ok(api.sim.cu.cuEventRecord(event, api.stream));
+        assert_ok(api.sim.cu.cuStreamWaitEvent(api.other, event, 0));
         touch_lease(&api, lease, layout, api.other);
         end_lease(lease, api.other);
     }
     assert_int_equal(arena_stats(arena).wait_count, 4);
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
-    assert_int_equal(api.sim.cu.cuEventDestroy_v2(event), 0);
+    assert_ok(api.sim.cu.cuEventDestroy_v2(event));
     api_end(&api);
 }
 
-static void a_retired_streams_work_is_still_waited_for(void **state)
+TEST(a_retired_streams_work_is_still_waited_for)
 {
     struct api api;
     bed_begin(&api);
@@ -98,7 +98,7 @@ static void a_retired_streams_work_is_still_waited_for(void **state)
     fallow_layout *layout = make_plain_layout(64 * KIB);
     for (int i = 0; i < 4; i++) { /* the simulated device gives the handle out again at once */
         CUstream stream = NULL, again = NULL;
-        assert_int_equal(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+        assert_ok(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
         fallow_lease *lease = begin_lease(arena, layout, stream);
         touch_lease(&api, lease, layout, stream);
         end_lease(lease, stream);
@@ -106,17 +106,17 @@ static void a_retired_streams_work_is_still_waited_for(void **state)
             fallow_arena_destroy(arena); /* with a mark on a stream that has gone below */
             arena = make_arena(&api, 0);
         }
-        assert_int_equal(fallow_stream_retire(api.pool, stream), FALLOW_OK);
-        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(stream), 0);
-        assert_int_equal(api.sim.cu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING), 0);
+        assert_ok(fallow_stream_retire(api.pool, stream));
+        assert_ok(api.sim.cu.cuStreamDestroy_v2(stream));
+        assert_ok(api.sim.cu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING));
         lease = begin_lease(arena, layout, i % 2 == 0 ? again : api.other);
         touch_lease(&api, lease, layout, i % 2 == 0 ? again : api.other);
         end_lease(lease, i % 2 == 0 ? again : api.other);
-        assert_int_equal(fallow_stream_retire(api.pool, again), FALLOW_OK);
-        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(again), 0);
+        assert_ok(fallow_stream_retire(api.pool, again));
+        assert_ok(api.sim.cu.cuStreamDestroy_v2(again));
     }
     expect_silence(&api);
-    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK); /* freed where nobody can name the end */
+    assert_ok(fallow_arena_trim(arena)); /* freed where nobody can name the end */
     assert_int_equal(api_stats(&api).live_count, 0);
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
@@ -124,48 +124,48 @@ static void a_retired_streams_work_is_still_waited_for(void **state)
 }
 
 /* The handle is the same, the stream is not: work queued in the lease must be waited for. */
-static void a_lease_may_end_on_a_stream_that_took_over_the_handle(void **state)
+TEST(a_lease_may_end_on_a_stream_that_took_over_the_handle)
 {
     struct api api;
     CUstream stream, again, first;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_plain_layout(64 * KIB);
-    assert_int_equal(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+    assert_ok(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     first = stream;
     for (int i = 0; i < 2; i++) { /* the second one is begun in steady state */
         fallow_lease *lease = begin_lease(arena, layout, stream);
         if (i == 1) {
-            assert_int_equal(fallow_stream_retire(api.pool, stream), FALLOW_OK);
-            assert_int_equal(api.sim.cu.cuStreamDestroy_v2(stream), 0);
-            assert_int_equal(api.sim.cu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING), 0);
+            assert_ok(fallow_stream_retire(api.pool, stream));
+            assert_ok(api.sim.cu.cuStreamDestroy_v2(stream));
+            assert_ok(api.sim.cu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING));
             assert_ptr_equal(again, first);
             touch_lease(&api, lease, layout, again);
         }
-        assert_int_equal(fallow_lease_end(lease, i == 0 ? stream : again), FALLOW_OK);
+        assert_ok(fallow_lease_end(lease, i == 0 ? stream : again));
     }
     fallow_lease *lease = begin_lease(arena, layout, api.other);
     touch_lease(&api, lease, layout, api.other);
-    assert_int_equal(fallow_lease_end(lease, api.other), FALLOW_OK);
+    assert_ok(fallow_lease_end(lease, api.other));
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
-    assert_int_equal(fallow_stream_retire(api.pool, again), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(again), 0);
+    assert_ok(fallow_stream_retire(api.pool, again));
+    assert_ok(api.sim.cu.cuStreamDestroy_v2(again));
     api_end(&api);
 }
 
-static void a_dead_handle_without_notice_makes_the_host_wait(void **state)
+TEST(a_dead_handle_without_notice_makes_the_host_wait)
 {
     struct api api;
     CUstream stream = NULL;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_plain_layout(64 * KIB);
-    assert_int_equal(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+    assert_ok(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     fallow_lease *lease = begin_lease(arena, layout, stream);
     touch_lease(&api, lease, layout, stream);
     end_lease(lease, stream);
-    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(stream), 0);
+    assert_ok(api.sim.cu.cuStreamDestroy_v2(stream));
     lease = begin_lease(arena, layout, api.other);
     touch_lease(&api, lease, layout, api.other);
     end_lease(lease, api.other);
@@ -205,7 +205,7 @@ static void *lease_on_own_default_stream(void *context)
 }
 
 /* During a capture, announced or not, the host cannot wait for earlier work of the captured stream. */
-static void a_trim_beside_a_capture_unmaps_nothing_that_is_used(void **state)
+TEST(a_trim_beside_a_capture_unmaps_nothing_that_is_used)
 {
     struct api api;
     fallow_capture *capture;
@@ -227,15 +227,15 @@ static void a_trim_beside_a_capture_unmaps_nothing_that_is_used(void **state)
     assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY); /* keeps the graph's memory */
     assert_int_equal(arena_stats(arena).scratch_bytes, 64 * KIB);
     expect_silence(&api);
-    assert_int_equal(api.sim.cu.cuGraphExecDestroy(graph), 0);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(api.sim.cu.cuGraphExecDestroy(graph));
+    assert_ok(fallow_capture_release(capture));
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     fallow_layout_destroy(large);
     api_end(&api);
 }
 
-static void nothing_is_given_up_that_a_capture_keeps_from_being_freed(void **state)
+TEST(nothing_is_given_up_that_a_capture_keeps_from_being_freed)
 {
     struct api api;
     fallow_lease *lease;
@@ -243,7 +243,7 @@ static void nothing_is_given_up_that_a_capture_keeps_from_being_freed(void **sta
     bed_begin_world(&api);
     fallow_pool_config config = api_config(&api);
     config.streams_may_die = 1;
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_ok(fallow_pool_create(&config, &api.pool));
     fallow_arena *arena = make_arena(&api, 0);
     fallow_region region = {.name = "x", .size_bytes = 4 * KIB, .flags = FALLOW_REGION_PERSISTENT};
     fallow_layout *small = make_layout(&region, 1), *layout = make_plain_layout(MIB);
@@ -251,7 +251,7 @@ static void nothing_is_given_up_that_a_capture_keeps_from_being_freed(void **sta
     fallow_layout *large = make_layout(&region, 1);
     end_lease(begin_lease(arena, small, api.stream), api.stream);
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
-    assert_int_equal(fallow_lease_guard(arena, api.other), FALLOW_OK); /* without a fence */
+    assert_ok(fallow_lease_guard(arena, api.other)); /* without a fence */
     begin_capturing(&api, api.stream, &capture);
     assert_int_equal(fallow_arena_trim(arena), FALLOW_CAPTURING);
     assert_int_equal(fallow_lease_begin(arena, large, api.other, &lease), FALLOW_CAPTURING);
@@ -259,9 +259,9 @@ static void nothing_is_given_up_that_a_capture_keeps_from_being_freed(void **sta
     assert_int_equal(arena_stats(arena).scratch_bytes, MIB);
     assert_int_equal(arena_stats(arena).persistent_bytes, 4 * KIB);
     api_drop_captured(&api, api.stream);
-    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
-    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+    assert_ok(fallow_capture_end(capture));
+    assert_ok(fallow_capture_release(capture));
+    assert_ok(fallow_arena_trim(arena));
     assert_int_equal(api_stats(&api).requested_bytes, 0);
     fallow_arena_destroy(arena);
     fallow_layout_destroy(small);
@@ -270,7 +270,7 @@ static void nothing_is_given_up_that_a_capture_keeps_from_being_freed(void **sta
     api_end(&api);
 }
 
-static void the_default_streams_of_two_threads_are_two_streams(void **state)
+TEST(the_default_streams_of_two_threads_are_two_streams)
 {
     struct api api;
     pthread_t thread;
@@ -278,13 +278,13 @@ static void the_default_streams_of_two_threads_are_two_streams(void **state)
     bed_begin(&api);
     struct visitor visitor = {
         .api = &api, .arena = make_arena(&api, 0), .layout = make_plain_layout(4096)};
-    assert_int_equal(api.sim.cu.cuCtxGetCurrent(&visitor.context), 0);
+    assert_ok(api.sim.cu.cuCtxGetCurrent(&visitor.context));
     end_lease(begin_lease(visitor.arena, visitor.layout, api.stream), api.stream);
     for (int i = 0; i < 4; i++) {
         visitor.begins_on = i == 0 ? api.stream : NULL;
         assert_int_equal(pthread_create(&thread, NULL, lease_on_own_default_stream, &visitor), 0);
         assert_int_equal(pthread_join(thread, NULL), 0);
-        assert_int_equal(visitor.status, FALLOW_OK);
+        assert_ok(visitor.status);
         fallow_lease *lease = begin_lease(visitor.arena, visitor.layout, own);
         touch_lease(&api, lease, visitor.layout, own);
         end_lease(lease, own);
@@ -329,10 +329,10 @@ static void launch(const struct prefill *prefill, CUstream stream, const char *r
 static void wait_for(struct api *api, CUstream stream, CUstream other)
 {
     CUevent event;
-    assert_int_equal(api->sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
-    assert_int_equal(api->sim.cu.cuEventRecord(event, other), 0);
-    assert_int_equal(api->sim.cu.cuStreamWaitEvent(stream, event, 0), 0);
-    assert_int_equal(api->sim.cu.cuEventDestroy_v2(event), 0);
+    assert_ok(api->sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    assert_ok(api->sim.cu.cuEventRecord(event, other));
+    assert_ok(api->sim.cu.cuStreamWaitEvent(stream, event, 0));
+    assert_ok(api->sim.cu.cuEventDestroy_v2(event));
 }
 
 /* Return the name of the region with the gathered rows of a chunk. */
@@ -374,7 +374,7 @@ static uint64_t races_of_eight_chunks(bool overlaps, bool pads_values)
     prefill.step.context = 8 * prefill.step.chunk;
     prefill.step.overlaps = overlaps;
     prefill.step.pads_values = pads_values;
-    assert_int_equal(fallow_layout_mla_prefill(&model, &prefill.step, &layout), FALLOW_OK);
+    assert_ok(fallow_layout_mla_prefill(&model, &prefill.step, &layout));
     assert_int_equal(fallow_layout_region_count(layout), 10 + overlaps + pads_values);
     fallow_arena *arena = make_arena(&api, 0);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
@@ -396,7 +396,7 @@ static uint64_t races_of_eight_chunks(bool overlaps, bool pads_values)
     return races;
 }
 
-static void a_chunk_is_gathered_while_the_one_before_is_worked_on(void **state)
+TEST(a_chunk_is_gathered_while_the_one_before_is_worked_on)
 {
     for (int pads_values = 0; pads_values < 2; pads_values++) {
         assert_int_equal(races_of_eight_chunks(true, pads_values == 1), 0);
@@ -404,19 +404,4 @@ static void a_chunk_is_gathered_while_the_one_before_is_worked_on(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lease_on_another_stream_waits_on_the_device_once),
-        cmocka_unit_test(events_of_leases_serve_again),
-        cmocka_unit_test(the_stream_of_the_end_counts_not_that_of_the_begin),
-        cmocka_unit_test(a_retired_streams_work_is_still_waited_for),
-        cmocka_unit_test(a_lease_may_end_on_a_stream_that_took_over_the_handle),
-        cmocka_unit_test(a_dead_handle_without_notice_makes_the_host_wait),
-        cmocka_unit_test(a_trim_beside_a_capture_unmaps_nothing_that_is_used),
-        cmocka_unit_test(nothing_is_given_up_that_a_capture_keeps_from_being_freed),
-        cmocka_unit_test(the_default_streams_of_two_threads_are_two_streams),
-        cmocka_unit_test(a_chunk_is_gathered_while_the_one_before_is_worked_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -29,7 +29,7 @@ struct waiter {
 static fallow_arena *make_quiet_arena(struct api *api)
 {
     fallow_arena *arena = NULL;
-    assert_int_equal(fallow_arena_create(api->pool, NULL, &arena), FALLOW_OK);
+    assert_ok(fallow_arena_create(api->pool, NULL, &arena));
     return arena;
 }
 
@@ -75,7 +75,7 @@ static void run_round(struct line *line, uint64_t *random)
     bool is_at_work = flw_test_random(random) % 2 == 0;
     if (is_at_work) {
         fallow_arena *arena = line->arena;
-        assert_int_equal(flw_arena_enter(&arena), FALLOW_OK);
+        assert_ok(flw_arena_enter(&arena));
     } else {
         lease = begin_lease(line->arena, line->layout, line->stream);
     }
@@ -106,13 +106,13 @@ static void run_round(struct line *line, uint64_t *random)
     end_lease(tried, line->stream);
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(pthread_join(patient[i].thread, NULL), 0);
-        assert_int_equal(patient[i].status, FALLOW_OK);
+        assert_ok(patient[i].status);
         assert_int_equal(line->served[i], i);
     }
     assert_int_equal(queue_length(line->arena), 0);
 }
 
-static void begins_are_served_as_they_came(void **state)
+TEST(begins_are_served_as_they_came)
 {
     struct api api;
     uint64_t random = flw_test_seed("test_arena_wait");
@@ -173,7 +173,7 @@ static void *crowd_in(void *context)
 }
 
 /* A lost wake-up hangs this test; two leases at once are a data race that ThreadSanitizer reports. */
-static void threads_crowd_in_and_none_sleeps_on(void **state)
+TEST(threads_crowd_in_and_none_sleeps_on)
 {
     struct api api;
     struct crowd crowd[4];
@@ -200,11 +200,4 @@ static void threads_crowd_in_and_none_sleeps_on(void **state)
     api_end(&api);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(begins_are_served_as_they_came),
-        cmocka_unit_test(threads_crowd_in_and_none_sleeps_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

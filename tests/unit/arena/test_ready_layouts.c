@@ -10,7 +10,7 @@
 static fallow_layout *make(fallow_layout_function path, const char *model, const fallow_step *step)
 {
     fallow_layout *layout = NULL;
-    assert_int_equal(path(fallow_model_find(model), step, &layout), FALLOW_OK);
+    assert_ok(path(fallow_model_find(model), step, &layout));
     assert_true(flw_layout_is_valid(layout));
     return layout;
 }
@@ -32,7 +32,7 @@ static fallow_step step_of(uint64_t batch, uint64_t context, uint64_t page_size)
     return step;
 }
 
-static void page_tables_have_their_sizes(void **state)
+TEST(page_tables_have_their_sizes)
 {
     static const struct {
         uint64_t page_size, context, batch;
@@ -50,7 +50,7 @@ static void page_tables_have_their_sizes(void **state)
     }
 }
 
-static void local_attention_has_a_row_for_each_chunk(void **state)
+TEST(local_attention_has_a_row_for_each_chunk)
 {
     fallow_step step = step_of(512, 131072, 16);
     step.chunk = 8192;
@@ -60,7 +60,7 @@ static void local_attention_has_a_row_for_each_chunk(void **state)
     fallow_layout_destroy(layout);
 }
 
-static void flash_attentions_metadata_and_accumulators_have_their_sizes(void **state)
+TEST(flash_attentions_metadata_and_accumulators_have_their_sizes)
 {
     static const struct {
         uint64_t batch;
@@ -84,7 +84,7 @@ static void flash_attentions_metadata_and_accumulators_have_their_sizes(void **s
     }
 }
 
-static void flashmlas_accumulators_have_their_sizes(void **state)
+TEST(flashmlas_accumulators_have_their_sizes)
 {
     static const struct {
         uint64_t batch;
@@ -110,7 +110,7 @@ static void flashmlas_accumulators_have_their_sizes(void **state)
     }
 }
 
-static void a_chain_of_chunks_keeps_two_pairs(void **state)
+TEST(a_chain_of_chunks_keeps_two_pairs)
 {
     fallow_step step = step_of(1, 16384, 64);
     step.tokens = 1024;
@@ -135,7 +135,7 @@ static void a_chain_of_chunks_keeps_two_pairs(void **state)
 }
 
 /* ws13 + ws2 of the form that two buffers are reused for all four. */
-static void experts_need_no_more_than_the_reused_form(void **state)
+TEST(experts_need_no_more_than_the_reused_form)
 {
     static const struct {
         const char *model;
@@ -160,7 +160,7 @@ static void experts_need_no_more_than_the_reused_form(void **state)
     }
 }
 
-static void aligned_ids_have_their_lengths(void **state)
+TEST(aligned_ids_have_their_lengths)
 {
     static const struct {
         const char *model;
@@ -179,7 +179,7 @@ static void aligned_ids_have_their_lengths(void **state)
     }
 }
 
-static void contiguous_rows_are_padded_for_each_expert(void **state)
+TEST(contiguous_rows_are_padded_for_each_expert)
 {
     static const struct {
         const char *model;
@@ -198,7 +198,7 @@ static void contiguous_rows_are_padded_for_each_expert(void **state)
     }
 }
 
-static void every_path_is_within_two_percent_of_its_bound(void **state)
+TEST(every_path_is_within_two_percent_of_its_bound)
 {
     static const uint64_t batches[] = {1, 8, 64, 512, 8192};
     unsigned made = 0;
@@ -226,7 +226,7 @@ static void every_path_is_within_two_percent_of_its_bound(void **state)
     assert_int_equal(made, 5 * (5 + 1 + 1 + 3 * 3)); /* experts: three models; latent: one */
 }
 
-static void what_a_path_cannot_be_made_of_is_refused(void **state)
+TEST(what_a_path_cannot_be_made_of_is_refused)
 {
     fallow_step step = step_of(8, 8192, 64);
     fallow_layout *layout = NULL;
@@ -259,19 +259,4 @@ static void what_a_path_cannot_be_made_of_is_refused(void **state)
     assert_null(fallow_model_find(NULL));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(page_tables_have_their_sizes),
-        cmocka_unit_test(local_attention_has_a_row_for_each_chunk),
-        cmocka_unit_test(flash_attentions_metadata_and_accumulators_have_their_sizes),
-        cmocka_unit_test(flashmlas_accumulators_have_their_sizes),
-        cmocka_unit_test(a_chain_of_chunks_keeps_two_pairs),
-        cmocka_unit_test(experts_need_no_more_than_the_reused_form),
-        cmocka_unit_test(aligned_ids_have_their_lengths),
-        cmocka_unit_test(contiguous_rows_are_padded_for_each_expert),
-        cmocka_unit_test(every_path_is_within_two_percent_of_its_bound),
-        cmocka_unit_test(what_a_path_cannot_be_made_of_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

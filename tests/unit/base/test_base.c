@@ -18,7 +18,7 @@
 
 #define RESERVE (4u << 20)
 
-static void metadata_is_zero_aligned_and_never_moves(void **state)
+TEST(metadata_is_zero_aligned_and_never_moves)
 {
     struct flw_meta meta;
     uint64_t seed = flw_test_seed("unit.base"), end = 0;
@@ -48,7 +48,7 @@ static void metadata_is_zero_aligned_and_never_moves(void **state)
     assert_null(meta.base);
 }
 
-static void an_opened_range_is_writable_to_its_end(void **state)
+TEST(an_opened_range_is_writable_to_its_end)
 {
     struct flw_meta meta;
     assert_true(flw_meta_reserve(&meta, RESERVE));
@@ -79,7 +79,7 @@ static void expect_pair(struct flw_meta *front, struct flw_meta *back)
     back->base[0] = back->base[RESERVE - 1] = 1;
 }
 
-static void a_pair_of_ranges_lies_apart_and_holds_nothing_between(void **state)
+TEST(a_pair_of_ranges_lies_apart_and_holds_nothing_between)
 {
     struct flw_meta front, back, others[2], none[2];
     uint64_t allowance = flw_meta_allowance();
@@ -112,7 +112,7 @@ static void a_pair_of_ranges_lies_apart_and_holds_nothing_between(void **state)
     flw_meta_release(&others[1]);
 }
 
-static void refusals_are_counted_and_told_apart(void **state)
+TEST(refusals_are_counted_and_told_apart)
 {
     struct flw_meta meta;
     assert_true(flw_meta_reserve(&meta, RESERVE));
@@ -154,7 +154,7 @@ static void *count_up(void *unused)
     return unused;
 }
 
-static void a_lock_lets_one_thread_in_at_a_time(void **state)
+TEST(a_lock_lets_one_thread_in_at_a_time)
 {
     pthread_t threads[3];
     flw_lock_init(&shared.lock, FLW_RANK_PAGE);
@@ -190,7 +190,7 @@ static bool aborts(enum flw_lock_rank first, enum flw_lock_rank second)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-static void a_check_build_ends_at_a_lock_out_of_order(void **state)
+TEST(a_check_build_ends_at_a_lock_out_of_order)
 {
 #if FLW_CHECK_LEVEL >= 1
     for (unsigned a = FLW_RANK_LIFECYCLE; a < FLW_RANK_COUNT; a++) {
@@ -205,15 +205,4 @@ static void a_check_build_ends_at_a_lock_out_of_order(void **state)
 #endif
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(metadata_is_zero_aligned_and_never_moves),
-        cmocka_unit_test(an_opened_range_is_writable_to_its_end),
-        cmocka_unit_test(a_pair_of_ranges_lies_apart_and_holds_nothing_between),
-        cmocka_unit_test(refusals_are_counted_and_told_apart),
-        cmocka_unit_test(a_lock_lets_one_thread_in_at_a_time),
-        cmocka_unit_test(a_check_build_ends_at_a_lock_out_of_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -5,7 +5,7 @@
 
 #include "base/bits.h"
 
-static void log2_and_lowest_bit_agree_with_counting(void **state)
+TEST(log2_and_lowest_bit_agree_with_counting)
 {
     for (unsigned high = 0; high < 64; high++) {
         for (unsigned low = 0; low <= high; low++) {
@@ -18,7 +18,7 @@ static void log2_and_lowest_bit_agree_with_counting(void **state)
     assert_false(flw_is_pow2(0));
 }
 
-static void alignment_rounds_to_the_neighbouring_multiples(void **state)
+TEST(alignment_rounds_to_the_neighbouring_multiples)
 {
     for (uint64_t pow2 = 1; pow2 <= 4096; pow2 *= 2) {
         for (uint64_t x = 0; x <= 3 * pow2; x++) {
@@ -30,7 +30,7 @@ static void alignment_rounds_to_the_neighbouring_multiples(void **state)
     }
 }
 
-static void division_upward_never_wraps(void **state)
+TEST(division_upward_never_wraps)
 {
     assert_true(flw_div_up(0, 7) == 0);
     assert_true(flw_div_up(7, 7) == 1);
@@ -39,7 +39,7 @@ static void division_upward_never_wraps(void **state)
     assert_true(flw_div_up(UINT64_MAX, 1) == UINT64_MAX);
 }
 
-static void clamp_keeps_a_value_inside_its_bounds(void **state)
+TEST(clamp_keeps_a_value_inside_its_bounds)
 {
     assert_true(flw_clamp(5, 1, 9) == 5);
     assert_true(flw_clamp(0, 1, 9) == 1);
@@ -47,13 +47,4 @@ static void clamp_keeps_a_value_inside_its_bounds(void **state)
     assert_true(flw_min(2, 3) == 2 && flw_max(2, 3) == 3);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(log2_and_lowest_bit_agree_with_counting),
-        cmocka_unit_test(alignment_rounds_to_the_neighbouring_multiples),
-        cmocka_unit_test(division_upward_never_wraps),
-        cmocka_unit_test(clamp_keeps_a_value_inside_its_bounds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -53,7 +53,7 @@ static void assert_refused(struct flw_handles *by, const void *handle)
     assert_null(flw_handles_drop(by, handle));
 }
 
-static void a_handle_finds_its_object_and_nothing_else_does(void **state)
+TEST(a_handle_finds_its_object_and_nothing_else_does)
 {
     void *first = make(&table, &objects[0]), *second = make(&table, &objects[1]);
     check(&table);
@@ -74,7 +74,7 @@ static void a_handle_finds_its_object_and_nothing_else_does(void **state)
     check(&table);
 }
 
-static void a_handle_is_refused_until_it_is_published(void **state)
+TEST(a_handle_is_refused_until_it_is_published)
 {
     void *handle = flw_handles_take(&table);
     assert_refused(&table, handle);
@@ -87,7 +87,7 @@ static void a_handle_is_refused_until_it_is_published(void **state)
     check(&table);
 }
 
-static void no_handle_comes_again(void **state)
+TEST(no_handle_comes_again)
 {
     static void *seen[PLACES * TURNS];
     for (size_t i = 0; i < PLACES * TURNS; i++) {
@@ -103,7 +103,7 @@ static void no_handle_comes_again(void **state)
 }
 
 /* The generation has the bits and no others. */
-static void a_generation_that_comes_round_leaves_kind_and_place_alone(void **state)
+TEST(a_generation_that_comes_round_leaves_kind_and_place_alone)
 {
     for (uint32_t i = 0; i < PLACES; i++) {
         places[i].generation = ((UINT64_C(1) << 43) * (i + 1)) - 9;
@@ -117,7 +117,7 @@ static void a_generation_that_comes_round_leaves_kind_and_place_alone(void **sta
 }
 
 /* Leases of an arena renew their handle: the place stays taken, and each handle in the place is new. */
-static void a_taken_place_is_renewed(void **state)
+TEST(a_taken_place_is_renewed)
 {
     char *handle = flw_handles_take(&table);
     const uint64_t most = (UINT64_C(1) << 43) - 1, known = (uintptr_t)handle >> 12 & most;
@@ -137,7 +137,7 @@ static void a_taken_place_is_renewed(void **state)
     assert_refused(&table, handle);
 }
 
-static void a_full_table_takes_nothing(void **state)
+TEST(a_full_table_takes_nothing)
 {
     void *handles[PLACES];
     for (uint32_t i = 0; i < PLACES; i++) {
@@ -157,7 +157,7 @@ static void a_full_table_takes_nothing(void **state)
     }
 }
 
-static void a_place_with_a_visitor_is_not_taken(void **state)
+TEST(a_place_with_a_visitor_is_not_taken)
 {
     void *visited = make(&table, &objects[0]);
     assert_ptr_equal(flw_handles_enter(&table, visited), &objects[0]);
@@ -179,7 +179,7 @@ static void a_place_with_a_visitor_is_not_taken(void **state)
     check(&table);
 }
 
-static void two_tables_of_a_kind_refuse_each_others_handles(void **state)
+TEST(two_tables_of_a_kind_refuse_each_others_handles)
 {
     for (unsigned i = 0; i < 3 * PLACES; i++) {
         void *own = make(&table, &objects[0]), *others = make(&other, &objects[1]);
@@ -203,7 +203,7 @@ static void end_one(void *object, void *context)
     end(&table, handles[i]);
 }
 
-static void each_visits_what_is_published(void **state)
+TEST(each_visits_what_is_published)
 {
     unsigned counts[PLACES] = {0};
     void *handles[PLACES];
@@ -227,7 +227,7 @@ static void each_visits_what_is_published(void **state)
     check(&table);
 }
 
-static void the_child_of_a_fork_has_none(void **state)
+TEST(the_child_of_a_fork_has_none)
 {
     void *handles[PLACES];
     for (uint32_t i = 0; i < PLACES; i++) {
@@ -318,7 +318,7 @@ static void *visit(void *context)
     return NULL;
 }
 
-static void what_is_visited_stays(void **state)
+TEST(what_is_visited_stays)
 {
     pthread_t owners[OWNERS], visitors[VISITORS];
     for (unsigned turn = 0; turn < 50 && atomic_load(&met_count) < 100; turn++) {
@@ -343,20 +343,4 @@ static void what_is_visited_stays(void **state)
     check(&table);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_handle_finds_its_object_and_nothing_else_does),
-        cmocka_unit_test(a_handle_is_refused_until_it_is_published),
-        cmocka_unit_test(no_handle_comes_again),
-        cmocka_unit_test(a_generation_that_comes_round_leaves_kind_and_place_alone),
-        cmocka_unit_test(a_taken_place_is_renewed),
-        cmocka_unit_test(a_full_table_takes_nothing),
-        cmocka_unit_test(a_place_with_a_visitor_is_not_taken),
-        cmocka_unit_test(two_tables_of_a_kind_refuse_each_others_handles),
-        cmocka_unit_test(each_visits_what_is_published),
-        cmocka_unit_test(the_child_of_a_fork_has_none),
-        cmocka_unit_test(what_is_visited_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -77,7 +77,7 @@ static uint64_t expect_treap(const struct flw_tree_node *node, const struct flw_
     return 1 + expect_treap(node->left, node) + expect_treap(node->right, node);
 }
 
-static void any_order_of_steps_keeps_set_list_and_shape(void **state)
+TEST(any_order_of_steps_keeps_set_list_and_shape)
 {
     uint64_t seed = flw_test_seed("tree");
     begin();
@@ -102,7 +102,7 @@ static void any_order_of_steps_keeps_set_list_and_shape(void **state)
 }
 
 /* Any node of an earlier search is a valid start for the next. */
-static void an_address_is_found_from_wherever_the_last_search_ended(void **state)
+TEST(an_address_is_found_from_wherever_the_last_search_ended)
 {
     begin();
     for (unsigned slot = 0; slot < SLOTS; slot += 3) {
@@ -116,7 +116,7 @@ static void an_address_is_found_from_wherever_the_last_search_ended(void **state
     }
 }
 
-static void a_range_that_changes_in_place_is_found_where_it_is(void **state)
+TEST(a_range_that_changes_in_place_is_found_where_it_is)
 {
     begin();
     insert(1, 0, WIDTH);
@@ -128,12 +128,4 @@ static void a_range_that_changes_in_place_is_found_where_it_is(void **state)
     assert_ptr_equal(flw_tree_find(&tree, WIDTH + 8), &nodes[2]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_order_of_steps_keeps_set_list_and_shape),
-        cmocka_unit_test(an_address_is_found_from_wherever_the_last_search_ended),
-        cmocka_unit_test(a_range_that_changes_in_place_is_found_where_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -18,7 +18,30 @@ const char *__tsan_default_options(void)
 }
 #endif
 
-static void blocks_of_all_sizes_lie_apart_and_can_be_written(void **state)
+static int exit_code_of(pid_t child)
+{
+    int how = 0;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+}
+
+/* First, because a fork cannot use a simulated driver that the parent has opened. */
+TEST(a_program_may_exit_with_a_pool)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        struct host_bed bed;
+        host_begin(&bed);
+        host_free(&bed, host_alloc(&bed, 1 * MIB), bed.stream);
+        (void)host_alloc(&bed, 100);
+        fallow_pool_destroy(bed.pool); /* only for the leak checker's sake */
+        exit(9); /* handlers run; nothing of the pool's makes a driver call or waits */
+    }
+    assert_int_equal(exit_code_of(child), 9);
+}
+
+TEST(blocks_of_all_sizes_lie_apart_and_can_be_written)
 {
     static const size_t sizes[] = {1,     63,    64,     65,       1000,     4096,     14336,
                                    14337, 65536, 100000, 1u << 20, 3u << 20, 8u << 20, 33u << 20};
@@ -41,13 +64,13 @@ static void blocks_of_all_sizes_lie_apart_and_can_be_written(void **state)
         host_free(&bed, block[i], bed.stream);
     }
     bed.sim.step(UINT64_MAX);
-    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_ok(fallow_host_poll(bed.host));
     assert_int_equal(host_stats(&bed).deferred_bytes, 0);
     host_check(&bed);
     host_end(&bed);
 }
 
-static void a_block_comes_back_only_when_its_copy_is_done(void **state)
+TEST(a_block_comes_back_only_when_its_copy_is_done)
 {
     struct host_bed bed;
     size_t sizes[] = {4096, 1 * MIB, 16 * MIB};
@@ -58,76 +81,76 @@ static void a_block_comes_back_only_when_its_copy_is_done(void **state)
         host_copy(&bed, first, sizes[i], bed.stream);
         host_free(&bed, first, bed.stream);
         for (unsigned n = 0; n < 5; n++) { /* even though it queries repeatedly */
-            assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+            assert_ok(fallow_host_poll(bed.host));
             second = host_alloc(&bed, sizes[i]);
             assert_true(second >= first + sizes[i] || second + sizes[i] <= first);
             memset(second, 0, sizes[i]);
-            assert_int_equal(fallow_host_free_idle(bed.host, second), FALLOW_OK);
+            assert_ok(fallow_host_free_idle(bed.host, second));
         }
         assert_int_equal(host_stats(&bed).deferred_bytes, sizes[i]);
         assert_int_equal(host_read_back(&bed, sizes[i] - 1, bed.stream), 0x5a);
-        assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+        assert_ok(fallow_host_poll(bed.host));
         assert_int_equal(host_stats(&bed).deferred_bytes, 0);
         host_check(&bed);
     }
     host_end(&bed);
 }
 
-static void an_idle_block_is_allocated_again_at_once(void **state)
+TEST(an_idle_block_is_allocated_again_at_once)
 {
     struct host_bed bed;
     host_begin(&bed);
     for (unsigned i = 0; i < 3; i++) {
         size_t bytes = i == 0 ? 512 : i == 1 ? 200 * KIB : 20 * MIB;
         void *first = host_alloc(&bed, bytes);
-        assert_int_equal(fallow_host_free_idle(bed.host, first), FALLOW_OK);
+        assert_ok(fallow_host_free_idle(bed.host, first));
         uint64_t calls = host_stats(&bed).driver_call_count;
         assert_ptr_equal(host_alloc(&bed, bytes), first);
         assert_int_equal(host_stats(&bed).driver_call_count, calls); /* a hit */
-        assert_int_equal(fallow_host_free_idle(bed.host, first), FALLOW_OK);
+        assert_ok(fallow_host_free_idle(bed.host, first));
     }
     assert_int_equal(host_stats(&bed).event_count, 0);
     host_end(&bed);
 }
 
-static void an_announced_use_holds_a_block_back(void **state)
+TEST(an_announced_use_holds_a_block_back)
 {
     struct host_bed bed;
     host_begin(&bed);
     void *block = host_alloc(&bed, 2 * MIB);
     host_copy(&bed, block, 2 * MIB, bed.other);
-    assert_int_equal(fallow_host_record_use(bed.host, block, bed.other), FALLOW_OK);
-    assert_int_equal(fallow_host_record_use(bed.host, block, bed.other), FALLOW_OK); /* once more */
-    assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
-    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_ok(fallow_host_record_use(bed.host, block, bed.other));
+    assert_ok(fallow_host_record_use(bed.host, block, bed.other)); /* once more */
+    assert_ok(fallow_host_free_idle(bed.host, block));
+    assert_ok(fallow_host_poll(bed.host));
     assert_int_equal(host_stats(&bed).deferred_bytes, 2 * MIB);
     host_check(&bed);
     bed.sim.step(UINT64_MAX);
-    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_ok(fallow_host_poll(bed.host));
     assert_int_equal(host_stats(&bed).deferred_bytes, 0);
     host_end(&bed);
 }
 
-static void both_streams_must_be_done(void **state)
+TEST(both_streams_must_be_done)
 {
     struct host_bed bed;
     host_begin(&bed);
     void *block = host_alloc(&bed, 300);
     host_copy(&bed, block, 300, bed.other);
-    assert_int_equal(fallow_host_record_use(bed.host, block, bed.other), FALLOW_OK);
+    assert_ok(fallow_host_record_use(bed.host, block, bed.other));
     host_free(&bed, block, bed.stream);
-    assert_int_equal(bed.sim.cu.cuStreamSynchronize(bed.stream), 0);
-    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK); /* records */
-    assert_int_equal(bed.sim.cu.cuStreamSynchronize(bed.stream), 0);
-    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_ok(bed.sim.cu.cuStreamSynchronize(bed.stream));
+    assert_ok(fallow_host_poll(bed.host)); /* records */
+    assert_ok(bed.sim.cu.cuStreamSynchronize(bed.stream));
+    assert_ok(fallow_host_poll(bed.host));
     assert_int_equal(host_stats(&bed).deferred_bytes, 300);
-    assert_int_equal(bed.sim.cu.cuStreamSynchronize(bed.other), 0);
-    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_ok(bed.sim.cu.cuStreamSynchronize(bed.other));
+    assert_ok(fallow_host_poll(bed.host));
     assert_int_equal(host_stats(&bed).deferred_bytes, 0);
     host_end(&bed);
 }
 
-static void frees_share_events(void **state)
+TEST(frees_share_events)
 {
     struct host_bed bed;
     void *block[256];
@@ -145,7 +168,7 @@ static void frees_share_events(void **state)
 
 /* ---- limit, trim */
 
-static void the_limit_is_kept_and_the_sentence_says_what_to_do(void **state)
+TEST(the_limit_is_kept_and_the_sentence_says_what_to_do)
 {
     struct host_bed bed;
     void *block = NULL, *held;
@@ -167,14 +190,14 @@ static void the_limit_is_kept_and_the_sentence_says_what_to_do(void **state)
     bed.sim.step(UINT64_MAX);
     block = host_alloc(&bed, 19 * MIB); /* released the chunk of 15 MiB */
     assert_true(host_stats(&bed).reserved_bytes <= 20 * MIB);
-    assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
+    assert_ok(fallow_host_free_idle(bed.host, block));
     block = host_alloc(&bed, 100); /* and that one for this */
-    assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
+    assert_ok(fallow_host_free_idle(bed.host, block));
     host_check(&bed);
     host_end(&bed);
 }
 
-static void at_the_limit_an_allocation_waits_for_copies(void **state)
+TEST(at_the_limit_an_allocation_waits_for_copies)
 {
     struct host_bed bed;
     flw_sim_config world = flw_sim_config_default(5);
@@ -196,7 +219,7 @@ static void at_the_limit_an_allocation_waits_for_copies(void **state)
     host_end(&bed);
 }
 
-static void trim_gives_everything_idle_back(void **state)
+TEST(trim_gives_everything_idle_back)
 {
     struct host_bed bed;
     void *block[100];
@@ -211,20 +234,20 @@ static void trim_gives_everything_idle_back(void **state)
         host_copy(&bed, block[i], 64, bed.stream);
         host_free(&bed, block[i], bed.stream);
     }
-    assert_int_equal(fallow_host_trim(bed.host, 0, 0, &released), FALLOW_OK); /* not done yet */
+    assert_ok(fallow_host_trim(bed.host, 0, 0, &released)); /* not done yet */
     assert_true(before - released >= host_stats(&bed).deferred_bytes);
-    assert_int_equal(fallow_host_trim(bed.host, 0, UINT64_MAX, NULL), FALLOW_OK);
+    assert_ok(fallow_host_trim(bed.host, 0, UINT64_MAX, NULL));
     assert_int_equal(host_stats(&bed).deferred_bytes, 0);
     assert_true(host_stats(&bed).reserved_bytes > 0); /* the block that is still allocated */
     host_check(&bed);
-    assert_int_equal(fallow_host_free_idle(bed.host, kept), FALLOW_OK);
-    assert_int_equal(fallow_host_trim(bed.host, 0, 0, &released), FALLOW_OK);
+    assert_ok(fallow_host_free_idle(bed.host, kept));
+    assert_ok(fallow_host_trim(bed.host, 0, 0, &released));
     assert_int_equal(host_stats(&bed).reserved_bytes, 0);
     host_check(&bed);
     host_end(&bed);
 }
 
-static void trim_keeps_what_it_was_asked_to(void **state)
+TEST(trim_keeps_what_it_was_asked_to)
 {
     struct host_bed bed;
     void *block[8];
@@ -233,16 +256,16 @@ static void trim_keeps_what_it_was_asked_to(void **state)
         block[i] = host_alloc(&bed, 8 * MIB);
     }
     for (unsigned i = 0; i < 8; i++) {
-        assert_int_equal(fallow_host_free_idle(bed.host, block[i]), FALLOW_OK);
+        assert_ok(fallow_host_free_idle(bed.host, block[i]));
     }
-    assert_int_equal(fallow_host_trim(bed.host, 30 * MIB, 0, NULL), FALLOW_OK);
+    assert_ok(fallow_host_trim(bed.host, 30 * MIB, 0, NULL));
     assert_int_equal(host_stats(&bed).reserved_bytes, 24 * MIB);
     host_end(&bed);
 }
 
 /* ---- misuse */
 
-static void other_pointers_are_answered(void **state)
+TEST(other_pointers_are_answered)
 {
     struct host_bed bed;
     int local = 0;
@@ -258,21 +281,21 @@ static void other_pointers_are_answered(void **state)
     assert_true(host_says(&bed, "no live block"));
     host_free(&bed, small, bed.stream);
     assert_int_equal(fallow_host_free(bed.host, small, bed.stream), FALLOW_INVALID_POINTER);
-    assert_int_equal(fallow_host_free_idle(bed.host, large), FALLOW_OK);
+    assert_ok(fallow_host_free_idle(bed.host, large));
     assert_int_equal(fallow_host_free_idle(bed.host, large), FALLOW_INVALID_POINTER);
-    assert_int_equal(fallow_host_free(bed.host, NULL, bed.stream), FALLOW_OK);
+    assert_ok(fallow_host_free(bed.host, NULL, bed.stream));
     assert_int_equal(host_stats(&bed).misuse_count, 7);
     host_check(&bed);
     host_end(&bed);
 }
 
-static void absurd_arguments_are_refused(void **state)
+TEST(absurd_arguments_are_refused)
 {
     struct host_bed bed;
     void *block = &bed;
     fallow_host *none = NULL;
     host_begin(&bed);
-    assert_int_equal(fallow_host_alloc(bed.host, 0, &block), FALLOW_OK);
+    assert_ok(fallow_host_alloc(bed.host, 0, &block));
     assert_null(block);
     assert_int_equal(fallow_host_alloc(bed.host, SIZE_MAX, &block), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_host_alloc(bed.host, 10, NULL), FALLOW_INVALID_ARGUMENT);
@@ -294,7 +317,7 @@ static void absurd_arguments_are_refused(void **state)
     host_end(&bed);
 }
 
-static void live_blocks_are_reported_at_the_end(void **state)
+TEST(live_blocks_are_reported_at_the_end)
 {
     struct host_bed bed;
     host_begin(&bed);
@@ -307,7 +330,7 @@ static void live_blocks_are_reported_at_the_end(void **state)
 
 /* ---- places */
 
-static void memory_bound_to_a_node_is_registered(void **state)
+TEST(memory_bound_to_a_node_is_registered)
 {
     struct host_bed bed;
     host_begin_world(&bed, NULL);
@@ -329,13 +352,13 @@ static void memory_bound_to_a_node_is_registered(void **state)
     host_free(&bed, block, bed.stream);
     assert_int_equal(host_read_back(&bed, MIB - 1, bed.stream), 0x21);
     host_check(&bed);
-    assert_int_equal(fallow_host_trim(bed.host, 0, UINT64_MAX, NULL), FALLOW_OK);
+    assert_ok(fallow_host_trim(bed.host, 0, UINT64_MAX, NULL));
     assert_int_equal(host_stats(&bed).reserved_bytes, 0);
     assert_int_equal(host_stats(&bed).bound_bytes, 0);
     host_end(&bed);
 }
 
-static void a_node_that_is_not_there_is_refused(void **state)
+TEST(a_node_that_is_not_there_is_refused)
 {
     struct host_bed bed;
     host_begin_world(&bed, NULL);
@@ -349,14 +372,7 @@ static void a_node_that_is_not_there_is_refused(void **state)
 
 /* ---- fork, exit */
 
-static int exit_code_of(pid_t child)
-{
-    int how = 0;
-    assert_int_equal(waitpid(child, &how, 0), child);
-    return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
-}
-
-static void a_forked_child_has_no_pools(void **state)
+TEST(a_forked_child_has_no_pools)
 {
     struct host_bed bed;
     host_begin(&bed);
@@ -378,43 +394,28 @@ static void a_forked_child_has_no_pools(void **state)
     host_end(&bed);
 }
 
-static void a_program_may_exit_with_a_pool(void **state)
-{
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        struct host_bed bed;
-        host_begin(&bed);
-        host_free(&bed, host_alloc(&bed, 1 * MIB), bed.stream);
-        (void)host_alloc(&bed, 100);
-        fallow_pool_destroy(bed.pool); /* only for the leak checker's sake */
-        exit(9); /* handlers run; nothing of the pool's makes a driver call or waits */
-    }
-    assert_int_equal(exit_code_of(child), 9);
-}
-
-static void a_context_that_is_gone_ends_in_device_lost(void **state)
+TEST(a_context_that_is_gone_ends_in_device_lost)
 {
     struct host_bed bed;
     CUcontext context = NULL;
     void *block = NULL;
     host_begin_world(&bed, NULL);
     fallow_pool *pool = NULL;
-    assert_int_equal(bed.sim.cu.cuCtxCreate_v2(&context, 0, 0), 0);
+    assert_ok(bed.sim.cu.cuCtxCreate_v2(&context, 0, 0));
     fallow_pool_config config = {.struct_size = sizeof config, .driver = "sim", .context = context};
-    assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_OK);
-    assert_int_equal(fallow_host_create(pool, NULL, &bed.host), FALLOW_OK);
+    assert_ok(fallow_pool_create(&config, &pool));
+    assert_ok(fallow_host_create(pool, NULL, &bed.host));
     void *held = host_alloc(&bed, 1 * MIB);
-    assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(context), 0);
+    assert_ok(bed.sim.cu.cuCtxDestroy_v2(context));
     assert_int_equal(fallow_host_alloc(bed.host, 64 * MIB, &block), FALLOW_DEVICE_LOST);
     assert_true(host_says(&bed, "destroy the host pool and create another"));
-    assert_int_equal(fallow_host_free(bed.host, held, NULL), FALLOW_OK);
+    assert_ok(fallow_host_free(bed.host, held, NULL));
     fallow_host_destroy(bed.host);
     fallow_pool_abandon(pool);
     host_end(&bed);
 }
 
-static void errno_is_the_callers(void **state)
+TEST(errno_is_the_callers)
 {
     struct host_bed bed;
     host_begin(&bed);
@@ -425,28 +426,4 @@ static void errno_is_the_callers(void **state)
     host_end(&bed);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_program_may_exit_with_a_pool), /* first: it forks a world of its own */
-        cmocka_unit_test(blocks_of_all_sizes_lie_apart_and_can_be_written),
-        cmocka_unit_test(a_block_comes_back_only_when_its_copy_is_done),
-        cmocka_unit_test(an_idle_block_is_allocated_again_at_once),
-        cmocka_unit_test(an_announced_use_holds_a_block_back),
-        cmocka_unit_test(both_streams_must_be_done),
-        cmocka_unit_test(frees_share_events),
-        cmocka_unit_test(the_limit_is_kept_and_the_sentence_says_what_to_do),
-        cmocka_unit_test(at_the_limit_an_allocation_waits_for_copies),
-        cmocka_unit_test(trim_gives_everything_idle_back),
-        cmocka_unit_test(trim_keeps_what_it_was_asked_to),
-        cmocka_unit_test(other_pointers_are_answered),
-        cmocka_unit_test(absurd_arguments_are_refused),
-        cmocka_unit_test(live_blocks_are_reported_at_the_end),
-        cmocka_unit_test(memory_bound_to_a_node_is_registered),
-        cmocka_unit_test(a_node_that_is_not_there_is_refused),
-        cmocka_unit_test(a_forked_child_has_no_pools),
-        cmocka_unit_test(a_context_that_is_gone_ends_in_device_lost),
-        cmocka_unit_test(errno_is_the_callers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

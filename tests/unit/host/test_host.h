@@ -47,7 +47,7 @@ static inline fallow_host_config host_config(struct host_bed *bed)
 
 static inline void host_create(struct host_bed *bed, const fallow_host_config *config)
 {
-    assert_int_equal(fallow_host_create(bed->pool, config, &bed->host), FALLOW_OK);
+    assert_ok(fallow_host_create(bed->pool, config, &bed->host));
 }
 
 /* A held, checked world with contents, a device pool, two streams; the host pool is the caller's. */
@@ -60,13 +60,13 @@ static inline void host_begin_world(struct host_bed *bed, const flw_sim_config *
     memset(bed, 0, sizeof *bed);
     assert_true(flw_sim_open(&bed->sim));
     flw_sim_begin(&bed->sim, world != NULL ? world : &usual);
-    assert_int_equal(bed->sim.cu.cuStreamCreate(&bed->stream, CU_STREAM_NON_BLOCKING), 0);
-    assert_int_equal(bed->sim.cu.cuStreamCreate(&bed->other, CU_STREAM_NON_BLOCKING), 0);
-    assert_int_equal(bed->sim.cu.cuMemAlloc_v2(&bed->device, DEVICE_BYTES), 0);
+    assert_ok(bed->sim.cu.cuStreamCreate(&bed->stream, CU_STREAM_NON_BLOCKING));
+    assert_ok(bed->sim.cu.cuStreamCreate(&bed->other, CU_STREAM_NON_BLOCKING));
+    assert_ok(bed->sim.cu.cuMemAlloc_v2(&bed->device, DEVICE_BYTES));
     fallow_pool_config config;
     fallow_pool_config_init(&config);
     config.driver = "sim";
-    assert_int_equal(fallow_pool_create(&config, &bed->pool), FALLOW_OK);
+    assert_ok(fallow_pool_create(&config, &bed->pool));
 }
 
 static inline void host_begin(struct host_bed *bed)
@@ -81,7 +81,7 @@ static inline void host_end(struct host_bed *bed)
 {
     fallow_host_destroy(bed->host);
     fallow_pool_destroy(bed->pool);
-    assert_int_equal(bed->sim.cu.cuMemFree_v2(bed->device), 0);
+    assert_ok(bed->sim.cu.cuMemFree_v2(bed->device));
     flw_sim_ledger ledger = flw_sim_read_ledger(&bed->sim);
     assert_int_equal(ledger.pinned_bytes, 0);
     assert_int_equal(ledger.given_bytes, 0);
@@ -94,7 +94,7 @@ static inline fallow_host_stats host_stats(struct host_bed *bed)
 {
     fallow_host_stats stats;
     fallow_host_stats_init(&stats);
-    assert_int_equal(fallow_host_get_stats(bed->host, &stats), FALLOW_OK);
+    assert_ok(fallow_host_get_stats(bed->host, &stats));
     return stats;
 }
 
@@ -124,21 +124,21 @@ static inline void *host_alloc(struct host_bed *bed, size_t bytes)
 
 static inline void host_free(struct host_bed *bed, void *block, CUstream stream)
 {
-    assert_int_equal(fallow_host_free(bed->host, block, stream), FALLOW_OK);
+    assert_ok(fallow_host_free(bed->host, block, stream));
 }
 
 /* The first `bytes` of a block to the device, given to a stream. */
 static inline void host_copy(struct host_bed *bed, const void *block, size_t bytes, CUstream stream)
 {
-    assert_int_equal(bed->sim.cu.cuMemcpyHtoDAsync_v2(bed->device, block, bytes, stream), 0);
+    assert_ok(bed->sim.cu.cuMemcpyHtoDAsync_v2(bed->device, block, bytes, stream));
 }
 
 /* The byte of device memory at an offset, when the stream is done. */
 static inline unsigned char host_read_back(struct host_bed *bed, size_t offset, CUstream stream)
 {
     unsigned char byte = 0;
-    assert_int_equal(bed->sim.cu.cuStreamSynchronize(stream), 0);
-    assert_int_equal(bed->sim.cu.cuMemcpyDtoH_v2(&byte, bed->device + offset, 1), 0);
+    assert_ok(bed->sim.cu.cuStreamSynchronize(stream));
+    assert_ok(bed->sim.cu.cuMemcpyDtoH_v2(&byte, bed->device + offset, 1));
     return byte;
 }
 

@@ -11,9 +11,9 @@
 static CUcontext begin_context(struct host_bed *bed, CUstream *out_stream)
 {
     CUcontext context = NULL, popped = NULL;
-    assert_int_equal(bed->sim.cu.cuCtxCreate_v2(&context, 0, 0), 0);
-    assert_int_equal(bed->sim.cu.cuStreamCreate(out_stream, CU_STREAM_NON_BLOCKING), 0);
-    assert_int_equal(bed->sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    assert_ok(bed->sim.cu.cuCtxCreate_v2(&context, 0, 0));
+    assert_ok(bed->sim.cu.cuStreamCreate(out_stream, CU_STREAM_NON_BLOCKING));
+    assert_ok(bed->sim.cu.cuCtxPopCurrent_v2(&popped));
     return context;
 }
 
@@ -22,13 +22,13 @@ static void use_in(struct host_bed *bed, CUcontext context, CUstream stream, voi
 {
     CUcontext popped = NULL;
     flw_sim_range range = {.address = (uintptr_t)block, .bytes = bytes};
-    assert_int_equal(bed->sim.cu.cuCtxPushCurrent_v2(context), 0);
+    assert_ok(bed->sim.cu.cuCtxPushCurrent_v2(context));
     assert_int_equal(bed->sim.touch(stream, &range, 1), 0);
-    assert_int_equal(bed->sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    assert_ok(bed->sim.cu.cuCtxPopCurrent_v2(&popped));
 }
 
 /* With events recorded, with none, with the stream retired. */
-static void the_end_of_another_context_completes_its_work(void **state)
+TEST(the_end_of_another_context_completes_its_work)
 {
     for (unsigned i = 0; i < 4; i++) {
         struct host_bed bed;
@@ -38,19 +38,19 @@ static void the_end_of_another_context_completes_its_work(void **state)
         void *block = host_alloc(&bed, 1 * MIB);
         use_in(&bed, context, foreign, block, 1 * MIB);
         if (i == 1) { /* the free is not enough for an event */
-            assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
+            assert_ok(fallow_host_free_idle(bed.host, block));
             block = host_alloc(&bed, 1000);
         }
         host_free(&bed, block, foreign);
         if (i >= 2) {
-            assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+            assert_ok(fallow_host_poll(bed.host));
             assert_int_equal(host_stats(&bed).deferred_bytes, 1 * MIB);
         }
         if (i == 3) {
-            assert_int_equal(fallow_host_stream_retire(bed.host, foreign), FALLOW_OK);
+            assert_ok(fallow_host_stream_retire(bed.host, foreign));
         }
-        assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(context), 0);
-        assert_int_equal(fallow_host_trim(bed.host, SIZE_MAX, UINT64_MAX, NULL), FALLOW_OK);
+        assert_ok(bed.sim.cu.cuCtxDestroy_v2(context));
+        assert_ok(fallow_host_trim(bed.host, SIZE_MAX, UINT64_MAX, NULL));
         assert_int_equal(host_stats(&bed).deferred_bytes, 0);
         host_check(&bed);
         if (i < 3) { /* a new stream with the handle would be mistaken for it, and be lost */
@@ -61,20 +61,20 @@ static void the_end_of_another_context_completes_its_work(void **state)
         block = host_alloc(&bed, 1 * MIB);
         use_in(&bed, heir, foreign, block, 1 * MIB);
         host_free(&bed, block, foreign);
-        assert_int_equal(fallow_host_stream_retire(bed.host, foreign), FALLOW_OK);
+        assert_ok(fallow_host_stream_retire(bed.host, foreign));
         assert_int_equal(host_stats(&bed).deferred_bytes, 1 * MIB);
         bed.sim.step(UINT64_MAX);
-        assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+        assert_ok(fallow_host_poll(bed.host));
         assert_int_equal(host_stats(&bed).deferred_bytes, 0);
         fallow_host_destroy(bed.host);
-        assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(heir), 0);
+        assert_ok(bed.sim.cu.cuCtxDestroy_v2(heir));
         host_end(&bed);
     }
 }
 
 /* A stream destroyed with the context without a retire, and a stream of another context with the
  * handle: a free on it may mean either. */
-static void a_handle_that_another_context_has_now_waits_for_that_too(void **state)
+TEST(a_handle_that_another_context_has_now_waits_for_that_too)
 {
     struct host_bed bed;
     CUstream foreign = NULL, heir = NULL;
@@ -86,37 +86,37 @@ static void a_handle_that_another_context_has_now_waits_for_that_too(void **stat
     void *block = host_alloc(&bed, 1000);
     use_in(&bed, old, foreign, block, 1000);
     host_free(&bed, block, foreign);
-    assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(old), 0);
+    assert_ok(bed.sim.cu.cuCtxDestroy_v2(old));
     CUcontext context = begin_context(&bed, &heir), other = NULL;
     if (context == old) { /* not the one with the context's handle */
         other = context;
-        assert_int_equal(bed.sim.cu.cuCtxPushCurrent_v2(other), 0);
-        assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(heir), 0);
-        assert_int_equal(bed.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+        assert_ok(bed.sim.cu.cuCtxPushCurrent_v2(other));
+        assert_ok(bed.sim.cu.cuStreamDestroy_v2(heir));
+        assert_ok(bed.sim.cu.cuCtxPopCurrent_v2(&popped));
         context = begin_context(&bed, &heir);
     }
     assert_ptr_equal(heir, foreign);
     assert_ptr_not_equal(context, old);
     unsigned char *bytes = host_alloc(&bed, 2000);
     memset(bytes, 0x5a, 2000);
-    assert_int_equal(bed.sim.cu.cuCtxPushCurrent_v2(context), 0);
-    assert_int_equal(bed.sim.cu.cuMemAlloc_v2(&device, MIB), 0);
-    assert_int_equal(bed.sim.cu.cuMemcpyHtoDAsync_v2(device, bytes, 2000, heir), 0);
-    assert_int_equal(bed.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    assert_ok(bed.sim.cu.cuCtxPushCurrent_v2(context));
+    assert_ok(bed.sim.cu.cuMemAlloc_v2(&device, MIB));
+    assert_ok(bed.sim.cu.cuMemcpyHtoDAsync_v2(device, bytes, 2000, heir));
+    assert_ok(bed.sim.cu.cuCtxPopCurrent_v2(&popped));
     host_free(&bed, bytes, heir);
-    assert_int_equal(fallow_host_trim(bed.host, SIZE_MAX, UINT64_MAX, NULL), FALLOW_OK);
+    assert_ok(fallow_host_trim(bed.host, SIZE_MAX, UINT64_MAX, NULL));
     memset(bytes, 0, 2000); /* anybody's */
-    assert_int_equal(bed.sim.cu.cuCtxPushCurrent_v2(context), 0);
-    assert_int_equal(bed.sim.cu.cuStreamSynchronize(heir), 0);
-    assert_int_equal(bed.sim.cu.cuMemcpyDtoH_v2(&byte, device + 1999, 1), 0);
-    assert_int_equal(bed.sim.cu.cuMemFree_v2(device), 0);
-    assert_int_equal(bed.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    assert_ok(bed.sim.cu.cuCtxPushCurrent_v2(context));
+    assert_ok(bed.sim.cu.cuStreamSynchronize(heir));
+    assert_ok(bed.sim.cu.cuMemcpyDtoH_v2(&byte, device + 1999, 1));
+    assert_ok(bed.sim.cu.cuMemFree_v2(device));
+    assert_ok(bed.sim.cu.cuCtxPopCurrent_v2(&popped));
     assert_int_equal(byte, 0x5a);
     host_check(&bed);
     fallow_host_destroy(bed.host);
-    assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(context), 0);
+    assert_ok(bed.sim.cu.cuCtxDestroy_v2(context));
     if (other != NULL) {
-        assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(other), 0);
+        assert_ok(bed.sim.cu.cuCtxDestroy_v2(other));
     }
     host_end(&bed);
 }
@@ -136,7 +136,7 @@ static void CUDA_CB try_to_allocate(void *context)
     attempt->status = fallow_host_alloc(attempt->host, SMALL_BYTES, &attempt->block);
 }
 
-static void a_host_function_gets_nothing_that_is_in_use(void **state)
+TEST(a_host_function_gets_nothing_that_is_in_use)
 {
     struct host_bed bed;
     host_begin_world(&bed, NULL);
@@ -149,18 +149,18 @@ static void a_host_function_gets_nothing_that_is_in_use(void **state)
     host_copy(&bed, block, SMALL_BYTES, bed.stream);
     host_free(&bed, block, bed.stream);
     struct attempt attempt = {.host = bed.host};
-    assert_int_equal(bed.sim.cu.cuLaunchHostFunc(bed.other, try_to_allocate, &attempt), 0);
-    assert_int_equal(bed.sim.cu.cuStreamSynchronize(bed.other), 0);
+    assert_ok(bed.sim.cu.cuLaunchHostFunc(bed.other, try_to_allocate, &attempt));
+    assert_ok(bed.sim.cu.cuStreamSynchronize(bed.other));
     assert_int_equal(attempt.status, FALLOW_OUT_OF_PINNED_MEMORY);
     assert_null(attempt.block);
     assert_int_equal(host_stats(&bed).lost_streams, 0);
     assert_int_equal(host_stats(&bed).deferred_bytes, SMALL_BYTES);
     host_check(&bed);
-    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK); /* records, from here */
+    assert_ok(fallow_host_poll(bed.host)); /* records, from here */
     bed.sim.step(UINT64_MAX);
     assert_int_equal(host_read_back(&bed, SMALL_BYTES - 1, bed.stream), 0x5a);
     block = host_alloc(&bed, SMALL_BYTES);
-    assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
+    assert_ok(fallow_host_free_idle(bed.host, block));
     host_end(&bed);
 }
 
@@ -229,7 +229,7 @@ static void *wait_for_all(void *context)
     return (void *)(uintptr_t)fallow_host_trim(relay->bed.host, SIZE_MAX, UINT64_MAX, NULL);
 }
 
-static void a_new_thread_does_not_answer_for_one_that_has_ended(void **state)
+TEST(a_new_thread_does_not_answer_for_one_that_has_ended)
 {
     static struct relay relay;
     struct host_bed *bed = &relay.bed;
@@ -240,9 +240,9 @@ static void a_new_thread_does_not_answer_for_one_that_has_ended(void **state)
         assert_int_equal(sem_init(signals[i], 0, 0), 0);
     }
     host_begin(bed);
-    assert_int_equal(bed->sim.cu.cuCtxGetCurrent(&relay.context), 0);
+    assert_ok(bed->sim.cu.cuCtxGetCurrent(&relay.context));
     void *block = host_alloc(bed, 2 * MIB); /* of the stream that is polled last */
-    assert_int_equal(bed->sim.cu.cuLaunchHostFunc(bed->other, pause_for_second, &relay), 0);
+    assert_ok(bed->sim.cu.cuLaunchHostFunc(bed->other, pause_for_second, &relay));
     host_free(bed, block, bed->other);
     assert_int_equal(pthread_create(&first, NULL, free_and_end, &relay), 0);
     sem_wait(&relay.first_is_ready);
@@ -256,7 +256,7 @@ static void a_new_thread_does_not_answer_for_one_that_has_ended(void **state)
     if (!pthread_equal(relay.first, relay.second)) {
         print_message("the threads had numbers of their own: nothing was shown\n");
     }
-    assert_int_equal(relay.status, FALLOW_OK);
+    assert_ok(relay.status);
     assert_int_equal(relay.deferred_bytes, 2 * MIB + 100 * KIB);
     assert_int_equal(host_stats(bed).deferred_bytes, 0);
     host_check(bed);
@@ -264,7 +264,7 @@ static void a_new_thread_does_not_answer_for_one_that_has_ended(void **state)
 }
 
 /* Free runs of 33 pages and one of 40 are in one bin; only the latter has room for 38 pages. */
-static void short_runs_do_not_hide_one_that_fits(void **state)
+TEST(short_runs_do_not_hide_one_that_fits)
 {
     enum {
         SHORT = 200
@@ -288,9 +288,9 @@ static void short_runs_do_not_hide_one_that_fits(void **state)
             count++;
         }
         assert_true(count < 4096);
-        assert_int_equal(fallow_host_free_idle(bed.host, large), FALLOW_OK);
+        assert_ok(fallow_host_free_idle(bed.host, large));
         for (unsigned i = 0; i < SHORT; i++) {
-            assert_int_equal(fallow_host_free_idle(bed.host, shorts[i]), FALLOW_OK);
+            assert_ok(fallow_host_free_idle(bed.host, shorts[i]));
         }
         (void)host_alloc(&bed, (size_t)38 * 4096);
         host_check(&bed);
@@ -299,7 +299,7 @@ static void short_runs_do_not_hide_one_that_fits(void **state)
 }
 
 /* Small blocks have separate chunks only while the limit leaves room. A small block takes at most a page. */
-static void small_blocks_take_pages_of_larger_ones_at_the_limit(void **state)
+TEST(small_blocks_take_pages_of_larger_ones_at_the_limit)
 {
     static const size_t sizes[] = {700, 5 * 4096};
     struct host_bed bed;
@@ -312,7 +312,7 @@ static void small_blocks_take_pages_of_larger_ones_at_the_limit(void **state)
             count++;
         }
         for (unsigned k = 0; k < count; k += 2) {
-            assert_int_equal(fallow_host_free_idle(bed.host, larger[k]), FALLOW_OK);
+            assert_ok(fallow_host_free_idle(bed.host, larger[k]));
         }
         while (small_count * most_taken < count / 2 * MIB / 8 * 7 &&
                fallow_host_alloc(bed.host, sizes[i], &small) == FALLOW_OK) {
@@ -325,7 +325,7 @@ static void small_blocks_take_pages_of_larger_ones_at_the_limit(void **state)
 }
 
 /* Many small blocks share one driver call, even if each takes a page (host.h). */
-static void small_blocks_are_pinned_many_at_a_time(void **state)
+TEST(small_blocks_are_pinned_many_at_a_time)
 {
     struct host_bed bed;
     host_begin(&bed);
@@ -337,7 +337,7 @@ static void small_blocks_are_pinned_many_at_a_time(void **state)
     host_end(&bed);
 }
 
-static void a_destroyed_host_pool_stays_refused_after_hundreds_of_others(void **state)
+TEST(a_destroyed_host_pool_stays_refused_after_hundreds_of_others)
 {
     struct host_bed bed;
     fallow_host_stats stats;
@@ -352,24 +352,11 @@ static void a_destroyed_host_pool_stays_refused_after_hundreds_of_others(void **
         assert_int_equal(fallow_host_alloc(first, 5000, &ptr), FALLOW_INVALID_POOL);
         assert_int_equal(fallow_host_get_stats(first, &stats), FALLOW_INVALID_POOL);
         fallow_host_destroy(first);
-        assert_int_equal(fallow_host_get_stats(bed.host, &stats), FALLOW_OK);
+        assert_ok(fallow_host_get_stats(bed.host, &stats));
         fallow_host_destroy(bed.host);
     }
     bed.host = NULL;
     host_end(&bed);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_end_of_another_context_completes_its_work),
-        cmocka_unit_test(a_handle_that_another_context_has_now_waits_for_that_too),
-        cmocka_unit_test(a_host_function_gets_nothing_that_is_in_use),
-        cmocka_unit_test(a_new_thread_does_not_answer_for_one_that_has_ended),
-        cmocka_unit_test(short_runs_do_not_hide_one_that_fits),
-        cmocka_unit_test(small_blocks_take_pages_of_larger_ones_at_the_limit),
-        cmocka_unit_test(small_blocks_are_pinned_many_at_a_time),
-        cmocka_unit_test(a_destroyed_host_pool_stays_refused_after_hundreds_of_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -17,7 +17,7 @@ static const fallow_mempool_id graph_id = {1, 0};
 
 /* ---- before the first pool */
 
-static void nothing_is_made_before_it_is_needed(void **state)
+TEST(nothing_is_made_before_it_is_needed)
 {
     fallow_pool *pool = (fallow_pool *)(void *)&sim;
     assert_int_equal(fallow_plugin_pool(0, FALLOW_PLUGIN_STREAM, 0, &pool), FALLOW_NOT_FOUND);
@@ -33,7 +33,7 @@ static void nothing_is_made_before_it_is_needed(void **state)
     assert_int_equal(sim.call_count("cuMemCreate"), 0);
 }
 
-static void settings_are_taken_until_there_is_a_pool(void **state)
+TEST(settings_are_taken_until_there_is_a_pool)
 {
     int peer = 1;
     char name[] = "sim";
@@ -46,7 +46,7 @@ static void settings_are_taken_until_there_is_a_pool(void **state)
     config.peer_device_count = 0;
     config.limit_bytes = 512 * MIB;
     assert_int_equal(fallow_plugin_configure(NULL), FALLOW_INVALID_ARGUMENT);
-    assert_int_equal(fallow_plugin_configure(&config), FALLOW_OK);
+    assert_ok(fallow_plugin_configure(&config));
     memset(name, 'x', sizeof name - 1); /* it was copied */
     fallow_torch_memory_fraction(0.25, 1);
     give(take(100, stream), 100, stream);
@@ -55,7 +55,7 @@ static void settings_are_taken_until_there_is_a_pool(void **state)
 
 /* ---- the torch pair */
 
-static void memory_comes_back_in_stream_order(void **state)
+TEST(memory_comes_back_in_stream_order)
 {
     void *first = take(3000, stream);
     give(first, 3000, stream);
@@ -68,7 +68,7 @@ static void memory_comes_back_in_stream_order(void **state)
     assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).live_count, 0);
 }
 
-static void a_failure_is_null_and_a_line(void **state)
+TEST(a_failure_is_null_and_a_line)
 {
     errno = EDOM;
     hold_stderr();
@@ -91,7 +91,7 @@ static void a_failure_is_null_and_a_line(void **state)
 }
 
 /* A C program cannot catch exceptions, so the plug-in throws none, even with a C++ runtime loaded. */
-static void a_failure_is_null_in_c_beside_a_cpp_runtime(void **state)
+TEST(a_failure_is_null_in_c_beside_a_cpp_runtime)
 {
     if (dlopen("libstdc++.so.6", RTLD_NOW | RTLD_GLOBAL) == NULL) {
         skip();
@@ -103,7 +103,7 @@ static void a_failure_is_null_in_c_beside_a_cpp_runtime(void **state)
     give(take(100 * MIB, stream), 100 * MIB, stream);
 }
 
-static void what_the_other_pool_holds_is_given_up_for_a_request(void **state)
+TEST(what_the_other_pool_holds_is_given_up_for_a_request)
 {
     void *idle[3];
     for (int i = 0; i < 3; i++) {
@@ -121,10 +121,10 @@ static void what_the_other_pool_holds_is_given_up_for_a_request(void **state)
     fallow_torch_reset();
 }
 
-static void a_recorded_use_keeps_the_block(void **state)
+TEST(a_recorded_use_keeps_the_block)
 {
     void *ptr = fallow_torch_alloc(5000, 0, stream);
-    assert_int_equal(sim.cu.cuStreamSynchronize(stream), 0); /* the work there is done */
+    assert_ok(sim.cu.cuStreamSynchronize(stream)); /* the work there is done */
     use(ptr, 5000, other);
     fallow_torch_record_stream(ptr, other);
     fallow_torch_record_stream((char *)ptr + 100, other); /* a view */
@@ -133,10 +133,10 @@ static void a_recorded_use_keeps_the_block(void **state)
     void *next = take(5000, stream);
     assert_ptr_not_equal(next, ptr);
     give(next, 5000, stream);
-    assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
+    assert_ok(sim.cu.cuCtxSynchronize());
 }
 
-static void a_view_finds_its_block(void **state)
+TEST(a_view_finds_its_block)
 {
     size_t bytes = 0;
     char *ptr = take(5000, stream);
@@ -147,19 +147,19 @@ static void a_view_finds_its_block(void **state)
     give(ptr, 5000, stream);
 }
 
-static void reset_gives_idle_memory_back(void **state)
+TEST(reset_gives_idle_memory_back)
 {
     give(take(64 * MIB, stream), 64 * MIB, stream);
     assert_true(flw_sim_read_ledger(&sim).given_bytes >= 64 * MIB);
     fallow_torch_reset(); /* a held device completes nothing on a query */
-    assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
+    assert_ok(sim.cu.cuCtxSynchronize());
     fallow_torch_reset();
     assert_int_equal(flw_sim_read_ledger(&sim).given_bytes, 0);
 }
 
 /* ---- pairs that name no stream */
 
-static void no_block_comes_again_before_the_context_is_done_with_it(void **state)
+TEST(no_block_comes_again_before_the_context_is_done_with_it)
 {
     uint64_t seed = 1;
     void *blocks[64] = {NULL};
@@ -222,16 +222,16 @@ static void give_by(enum pair pair, void *ptr, size_t bytes, CUstream on)
 static void order_streams(CUstream before, CUstream after)
 {
     CUevent event = NULL;
-    assert_int_equal(sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
-    assert_int_equal(sim.cu.cuEventRecord(event, before), 0);
-    assert_int_equal(sim.cu.cuStreamWaitEvent(after, event, 0), 0);
-    assert_int_equal(sim.cu.cuEventDestroy_v2(event), 0);
+    assert_ok(sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    assert_ok(sim.cu.cuEventRecord(event, before));
+    assert_ok(sim.cu.cuStreamWaitEvent(after, event, 0));
+    assert_ok(sim.cu.cuEventDestroy_v2(event));
 }
 
 /* Allocate blocks of up to 32 MiB, in all far beyond the limit. No other stream waits for the
  * stream of a block's last use. A torch pair that frees its own block passes that stream; every
  * other free cannot. */
-static void every_pair_takes_back_the_blocks_of_every_other(void **state)
+TEST(every_pair_takes_back_the_blocks_of_every_other)
 {
     uint64_t seed = 3;
     struct {
@@ -241,7 +241,7 @@ static void every_pair_takes_back_the_blocks_of_every_other(void **state)
         CUstream on;
     } blocks[16] = {{NULL, 0, PAIR_TORCH, NULL}};
     CUstream last = NULL;
-    assert_int_equal(sim.cu.cuStreamCreate(&last, CU_STREAM_NON_BLOCKING), 0);
+    assert_ok(sim.cu.cuStreamCreate(&last, CU_STREAM_NON_BLOCKING));
     hold_stderr();
     for (int i = 0; i < 3000; i++) {
         size_t at = flw_test_random(&seed) % 16;
@@ -267,14 +267,14 @@ static void every_pair_takes_back_the_blocks_of_every_other(void **state)
     assert_int_equal(flw_sim_print_violations(&sim), 0);
 }
 
-static void blocks_of_another_pair_are_freed_inside_captures(void **state)
+TEST(blocks_of_another_pair_are_freed_inside_captures)
 {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     void *ordered = take(300 * MIB, stream), *unordered[300];
     for (size_t i = 0; i < 300; i++) {
         unordered[i] = fallow_cupy_malloc(NULL, 1000, 0);
     }
-    assert_int_equal(sim.cu.cuStreamSynchronize(stream), 0);
+    assert_ok(sim.cu.cuStreamSynchronize(stream));
     use(ordered, 300 * MIB, other);
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
     begin_capture(stream);
@@ -282,7 +282,7 @@ static void blocks_of_another_pair_are_freed_inside_captures(void **state)
     for (size_t i = 0; i < 300; i++) { /* an epoch is due */
         fallow_torch_free(unordered[i], 1000, 0, stream);
     }
-    assert_int_equal(sim.cu.cuStreamIsCapturing(stream, &capturing), 0);
+    assert_ok(sim.cu.cuStreamIsCapturing(stream, &capturing));
     assert_int_equal(capturing, CU_STREAM_CAPTURE_STATUS_ACTIVE);
     end_capture(stream);
     fallow_torch_end_allocate_to_pool(0, graph_id);
@@ -291,7 +291,7 @@ static void blocks_of_another_pair_are_freed_inside_captures(void **state)
     assert_int_equal(flw_sim_print_violations(&sim), 0);
 }
 
-static void misuse_by_another_pair_is_refused(void **state)
+TEST(misuse_by_another_pair_is_refused)
 {
     char *ptr = take(5000, stream);
     hold_stderr();
@@ -324,7 +324,7 @@ static void *use_first(void *context)
     return fallow_plugin_pool(1, FALLOW_PLUGIN_CONTEXT, 0, seen) == FALLOW_OK ? context : NULL;
 }
 
-static void threads_that_come_first_make_one_pool(void **state)
+TEST(threads_that_come_first_make_one_pool)
 {
     pthread_t threads[8];
     fallow_pool *seen[8] = {NULL};
@@ -340,7 +340,7 @@ static void threads_that_come_first_make_one_pool(void **state)
     assert_int_equal(stats_of(1, FALLOW_PLUGIN_CONTEXT).alloc_count, 1600);
 }
 
-static void a_memory_fraction_is_a_limit(void **state)
+TEST(a_memory_fraction_is_a_limit)
 {
     hold_stderr();
     void *ptr = fallow_torch_alloc(300 * (ssize_t)MIB, 1, NULL); /* a quarter of 1 GiB */
@@ -360,20 +360,20 @@ static void a_memory_fraction_is_a_limit(void **state)
     assert_int_equal(stats_of(1, FALLOW_PLUGIN_STREAM).reserved_bytes, 0);
 }
 
-static void after_a_lost_context_there_is_a_new_pool(void **state)
+TEST(after_a_lost_context_there_is_a_new_pool)
 {
     CUcontext context;
     void *old = fallow_torch_alloc(5000, 1, NULL);
     fallow_pool *lost = pool_of(1, FALLOW_PLUGIN_STREAM);
     assert_non_null(old);
-    assert_int_equal(sim.cu.cuDevicePrimaryCtxRetain(&context, 1), 0);
+    assert_ok(sim.cu.cuDevicePrimaryCtxRetain(&context, 1));
     assert_int_equal((sim.fail)("cuMemCreate", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1), 1);
     hold_stderr();
     void *ptr = fallow_torch_alloc(200 * (ssize_t)MIB, 1, NULL);
     const char *text = release_stderr();
     assert_null(ptr);
     assert_non_null(strstr(text, "the device is lost"));
-    assert_int_equal(sim.cu.cuDevicePrimaryCtxReset_v2(1), 0);
+    assert_ok(sim.cu.cuDevicePrimaryCtxReset_v2(1));
     ptr = fallow_torch_alloc(200 * (ssize_t)MIB, 1, NULL);
     assert_non_null(ptr);
     assert_ptr_not_equal(pool_of(1, FALLOW_PLUGIN_STREAM), lost);
@@ -384,7 +384,7 @@ static void after_a_lost_context_there_is_a_new_pool(void **state)
     fallow_torch_free(ptr, 200 * (ssize_t)MIB, 1, NULL);
 }
 
-static void the_child_of_a_fork_has_no_pools(void **state)
+TEST(the_child_of_a_fork_has_no_pools)
 {
     int status = -1;
     void *parents = take(5000, stream);
@@ -404,7 +404,7 @@ static void the_child_of_a_fork_has_no_pools(void **state)
     give(parents, 5000, stream);
 }
 
-static void the_lines_come_to_an_end(void **state)
+TEST(the_lines_come_to_an_end)
 {
     hold_stderr();
     for (int i = 0; i < 40; i++) {
@@ -463,23 +463,23 @@ static void fail_each_call(CUresult error)
     assert_in_range(failed, 12, 148); /* the last run had fewer calls than that */
 }
 
-static void any_driver_call_may_fail_once(void **state)
+TEST(any_driver_call_may_fail_once)
 {
     static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY,    CUDA_ERROR_NOT_PERMITTED,
                                       CUDA_ERROR_NOT_SUPPORTED,    CUDA_ERROR_INVALID_VALUE,
                                       CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_UNKNOWN};
     CUcontext context;
-    assert_int_equal(sim.cu.cuDevicePrimaryCtxRetain(&context, 1), 0);
-    assert_int_equal(sim.cu.cuCtxPushCurrent_v2(context), 0);
-    assert_int_equal(sim.cu.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), 0);
+    assert_ok(sim.cu.cuDevicePrimaryCtxRetain(&context, 1));
+    assert_ok(sim.cu.cuCtxPushCurrent_v2(context));
+    assert_ok(sim.cu.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
     run_through_everything();
     /* A pool of a context that was reset is detected by a query. */
     fallow_cupy_free(NULL, fallow_cupy_malloc(NULL, 3 * MIB, 1), 1);
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
         fail_each_call(errors[i]);
     }
-    assert_int_equal(sim.cu.cuStreamDestroy_v2(second), 0);
-    assert_int_equal(sim.cu.cuCtxSetCurrent(home), 0);
+    assert_ok(sim.cu.cuStreamDestroy_v2(second));
+    assert_ok(sim.cu.cuCtxSetCurrent(home));
     assert_int_equal(flw_sim_print_violations(&sim), 0);
 }
 
@@ -492,36 +492,11 @@ static void free_at_exit(void)
     destroy_pools();
 }
 
-static void frees_at_exit_are_safe(void **state)
+TEST(frees_at_exit_are_safe)
 {
     kept_for_exit = take(5000, stream);
     assert_int_equal(atexit(free_at_exit), 0);
     assert_int_equal(flw_sim_print_violations(&sim), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_made_before_it_is_needed),
-        cmocka_unit_test(settings_are_taken_until_there_is_a_pool),
-        cmocka_unit_test(memory_comes_back_in_stream_order),
-        cmocka_unit_test(a_failure_is_null_and_a_line),
-        cmocka_unit_test(a_failure_is_null_in_c_beside_a_cpp_runtime),
-        cmocka_unit_test(what_the_other_pool_holds_is_given_up_for_a_request),
-        cmocka_unit_test(a_recorded_use_keeps_the_block),
-        cmocka_unit_test(a_view_finds_its_block),
-        cmocka_unit_test(reset_gives_idle_memory_back),
-        cmocka_unit_test(no_block_comes_again_before_the_context_is_done_with_it),
-        cmocka_unit_test(every_pair_takes_back_the_blocks_of_every_other),
-        cmocka_unit_test(blocks_of_another_pair_are_freed_inside_captures),
-        cmocka_unit_test(misuse_by_another_pair_is_refused),
-        cmocka_unit_test(threads_that_come_first_make_one_pool),
-        cmocka_unit_test(a_memory_fraction_is_a_limit),
-        cmocka_unit_test(after_a_lost_context_there_is_a_new_pool),
-        cmocka_unit_test(the_child_of_a_fork_has_no_pools),
-        cmocka_unit_test(the_lines_come_to_an_end),
-        cmocka_unit_test(any_driver_call_may_fail_once),
-        cmocka_unit_test(frees_at_exit_are_safe),
-    };
-    return cmocka_run_group_tests(tests, begin_world, NULL);
-}
+FLW_TEST_MAIN(begin_world, NULL)

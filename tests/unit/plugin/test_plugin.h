@@ -80,7 +80,7 @@ static inline void give(void *ptr, size_t bytes, CUstream on)
 static inline fallow_pool *pool_of(int device, fallow_plugin_order order)
 {
     fallow_pool *pool = NULL;
-    assert_int_equal(fallow_plugin_pool(device, order, 0, &pool), FALLOW_OK);
+    assert_ok(fallow_plugin_pool(device, order, 0, &pool));
     return pool;
 }
 
@@ -88,7 +88,7 @@ static inline fallow_stats stats_of(int device, fallow_plugin_order order)
 {
     fallow_stats stats;
     fallow_stats_init(&stats);
-    assert_int_equal(fallow_pool_get_stats(pool_of(device, order), &stats), FALLOW_OK);
+    assert_ok(fallow_pool_get_stats(pool_of(device, order), &stats));
     return stats;
 }
 
@@ -96,21 +96,21 @@ static inline fallow_block block_of(void *ptr)
 {
     fallow_block block;
     fallow_block_init(&block);
-    assert_int_equal(fallow_block_info(pool_of(0, FALLOW_PLUGIN_STREAM), ptr, &block), FALLOW_OK);
+    assert_ok(fallow_block_info(pool_of(0, FALLOW_PLUGIN_STREAM), ptr, &block));
     return block;
 }
 
 static inline void begin_capture(CUstream on)
 {
-    assert_int_equal(sim.cu.cuStreamBeginCapture_v2(on, CU_STREAM_CAPTURE_MODE_RELAXED), 0);
+    assert_ok(sim.cu.cuStreamBeginCapture_v2(on, CU_STREAM_CAPTURE_MODE_RELAXED));
 }
 
 static inline void end_capture(CUstream on)
 {
     CUgraph graph = NULL;
-    assert_int_equal(sim.cu.cuStreamEndCapture(on, &graph), 0);
+    assert_ok(sim.cu.cuStreamEndCapture(on, &graph));
     assert_non_null(graph);
-    assert_int_equal(sim.cu.cuGraphDestroy(graph), 0);
+    assert_ok(sim.cu.cuGraphDestroy(graph));
 }
 
 static inline int begin_world(void **state)

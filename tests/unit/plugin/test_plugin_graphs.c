@@ -13,7 +13,7 @@ static const fallow_mempool_id graph_id = {1, 0}, shared_id = {0, 7}, third_id =
 static const fallow_mempool_id tag_id = {9, FALLOW_MEMPOOL_TAG},
                                inner_tag_id = {8, FALLOW_MEMPOOL_TAG};
 
-static void graphs_of_one_id_share_their_memory(void **state)
+TEST(graphs_of_one_id_share_their_memory)
 {
     fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
     begin_capture(stream);
@@ -44,7 +44,7 @@ static void graphs_of_one_id_share_their_memory(void **state)
     assert_int_equal(sim.cu.cuStreamQuery(other), CUDA_ERROR_NOT_READY);
     fallow_torch_release_pool(0, shared_id);
     assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
-    assert_int_equal(sim.cu.cuStreamQuery(other), 0); /* waited for */
+    assert_ok(sim.cu.cuStreamQuery(other)); /* waited for */
     give(output, 5000, other);
 }
 
@@ -52,10 +52,10 @@ static void *allocate_in_capture(void *context)
 {
     CUcontext present;
     (void)context;
-    assert_int_equal(sim.cu.cuDevicePrimaryCtxRetain(&present, 0), 0);
-    assert_int_equal(sim.cu.cuCtxSetCurrent(present), 0);
+    assert_ok(sim.cu.cuDevicePrimaryCtxRetain(&present, 0));
+    assert_ok(sim.cu.cuCtxSetCurrent(present));
     void *ptr = fallow_torch_alloc(5000, 0, stream);
-    assert_int_equal(sim.cu.cuDevicePrimaryCtxRelease_v2(0), 0);
+    assert_ok(sim.cu.cuDevicePrimaryCtxRelease_v2(0));
     return ptr;
 }
 
@@ -67,25 +67,24 @@ static bool is_leased(fallow_arena *arena, const fallow_layout *layout, CUstream
 }
 
 /* A lease may be the first call in a capture, with the layout of the last lease or another layout. */
-static void a_lease_in_a_capture_is_pinned_before_any_allocation(void **state)
+TEST(a_lease_in_a_capture_is_pinned_before_any_allocation)
 {
     fallow_layout *layouts[2];
     fallow_region region = {.name = "x", .size_bytes = 40000};
     give(take(5000, stream), 5000, stream);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(fallow_layout_create(&region, 1, &layouts[i]), FALLOW_OK);
+        assert_ok(fallow_layout_create(&region, 1, &layouts[i]));
         region.size_bytes /= 2;
     }
     for (int i = 0; i < 2; i++) {
         fallow_arena *arena = NULL;
-        assert_int_equal(fallow_arena_create(pool_of(0, FALLOW_PLUGIN_STREAM), NULL, &arena),
-                         FALLOW_OK);
+        assert_ok(fallow_arena_create(pool_of(0, FALLOW_PLUGIN_STREAM), NULL, &arena));
         assert_true(is_leased(arena, layouts[0], stream));
         fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
         uint64_t calls = flw_sim_read_ledger(&sim).call_count;
         assert_true(is_leased(arena, layouts[0], stream)); /* not captured: queried, not pinned */
         assert_true(flw_sim_read_ledger(&sim).call_count > calls);
-        assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+        assert_ok(fallow_arena_trim(arena));
         assert_true(is_leased(arena, layouts[0], stream));
         begin_capture(stream);
         assert_true(is_leased(arena, layouts[i], stream));
@@ -94,42 +93,42 @@ static void a_lease_in_a_capture_is_pinned_before_any_allocation(void **state)
         assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY);
         assert_true(is_leased(arena, layouts[0], other));
         fallow_torch_release_pool(0, shared_id);
-        assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+        assert_ok(fallow_arena_trim(arena));
         fallow_arena_destroy(arena);
     }
     fallow_layout_destroy(layouts[0]);
     fallow_layout_destroy(layouts[1]);
 }
 
-static void another_thread_and_another_stream_take_part(void **state)
+TEST(another_thread_and_another_stream_take_part)
 {
     pthread_t thread;
     CUevent fork_event, join_event;
     void *theirs = NULL;
-    assert_int_equal(sim.cu.cuEventCreate(&fork_event, 2), 0);
-    assert_int_equal(sim.cu.cuEventCreate(&join_event, 2), 0);
+    assert_ok(sim.cu.cuEventCreate(&fork_event, 2));
+    assert_ok(sim.cu.cuEventCreate(&join_event, 2));
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
     begin_capture(stream);
     assert_int_equal(pthread_create(&thread, NULL, allocate_in_capture, NULL), 0);
     assert_int_equal(pthread_join(thread, &theirs), 0);
     assert_int_equal(block_of(theirs).state, FALLOW_BLOCK_CAPTURED);
-    assert_int_equal(sim.cu.cuEventRecord(fork_event, stream), 0);
-    assert_int_equal(sim.cu.cuStreamWaitEvent(other, fork_event, 0), 0);
+    assert_ok(sim.cu.cuEventRecord(fork_event, stream));
+    assert_ok(sim.cu.cuStreamWaitEvent(other, fork_event, 0));
     void *joined = take(5000, other);
     assert_int_equal(block_of(joined).state, FALLOW_BLOCK_CAPTURED);
     give(joined, 5000, other);
-    assert_int_equal(sim.cu.cuEventRecord(join_event, other), 0);
-    assert_int_equal(sim.cu.cuStreamWaitEvent(stream, join_event, 0), 0);
+    assert_ok(sim.cu.cuEventRecord(join_event, other));
+    assert_ok(sim.cu.cuStreamWaitEvent(stream, join_event, 0));
     end_capture(stream);
     fallow_torch_end_allocate_to_pool(0, graph_id);
     give(theirs, 5000, stream);
     fallow_torch_release_pool(0, graph_id);
     assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
-    assert_int_equal(sim.cu.cuEventDestroy_v2(fork_event), 0);
-    assert_int_equal(sim.cu.cuEventDestroy_v2(join_event), 0);
+    assert_ok(sim.cu.cuEventDestroy_v2(fork_event));
+    assert_ok(sim.cu.cuEventDestroy_v2(join_event));
 }
 
-static void two_captures_keep_apart_and_a_release_waits_for_both(void **state)
+TEST(two_captures_keep_apart_and_a_release_waits_for_both)
 {
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
     begin_capture(stream);
@@ -155,7 +154,7 @@ static void two_captures_keep_apart_and_a_release_waits_for_both(void **state)
     assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
 }
 
-static void a_pool_without_a_capture_is_a_tag(void **state)
+TEST(a_pool_without_a_capture_is_a_tag)
 {
     fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
     void *ptr = take(5000, stream);
@@ -168,7 +167,7 @@ static void a_pool_without_a_capture_is_a_tag(void **state)
     give(plain, 5000, stream);
 }
 
-static void a_capture_that_breaks_off_ends(void **state)
+TEST(a_capture_that_breaks_off_ends)
 {
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
     begin_capture(stream);
@@ -192,7 +191,7 @@ static void use_context_order(void)
         void *block = fallow_cupy_malloc(NULL, 64 * MIB, 0);
         assert_non_null(block);
         fallow_cupy_free(NULL, block, 0);
-        assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
+        assert_ok(sim.cu.cuCtxSynchronize());
     }
     assert_true(stats_of(0, FALLOW_PLUGIN_CONTEXT).reserved_bytes <= 320 * MIB);
 }
@@ -210,7 +209,7 @@ static uint64_t calls_of_pairs(void)
     return sim.call_count(NULL) - before;
 }
 
-static void an_open_id_is_no_capture(void **state)
+TEST(an_open_id_is_no_capture)
 {
     const fallow_mempool_id cases[] = {tag_id, graph_id, shared_id};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -243,7 +242,7 @@ static void assert_tag(uint32_t tag)
     give(ptr, 5000, stream);
 }
 
-static void tags_nest_and_are_a_threads_own(void **state)
+TEST(tags_nest_and_are_a_threads_own)
 {
     pthread_t thread;
     fallow_torch_begin_allocate_to_pool(0, tag_id, &sim);
@@ -264,7 +263,7 @@ static void tags_nest_and_are_a_threads_own(void **state)
     assert_tag(0);
 }
 
-static void no_capture_belongs_to_a_tag(void **state)
+TEST(no_capture_belongs_to_a_tag)
 {
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
     begin_capture(stream);
@@ -287,7 +286,7 @@ static void no_capture_belongs_to_a_tag(void **state)
 
 /* ---- when a capture begins and ends */
 
-static void a_capture_begins_before_its_id_or_after_a_warm_up(void **state)
+TEST(a_capture_begins_before_its_id_or_after_a_warm_up)
 {
     begin_capture(stream);
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
@@ -307,7 +306,7 @@ static void a_capture_begins_before_its_id_or_after_a_warm_up(void **state)
     assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
 }
 
-static void pools_in_context_order_see_a_capture(void **state)
+TEST(pools_in_context_order_see_a_capture)
 {
     for (int has_allocated = 0; has_allocated < 2; has_allocated++) {
         CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -322,7 +321,7 @@ static void pools_in_context_order_see_a_capture(void **state)
             fallow_cupy_free(NULL, block, 0);
         }
         fallow_torch_reset();
-        assert_int_equal(sim.cu.cuStreamIsCapturing(stream, &capturing), 0);
+        assert_ok(sim.cu.cuStreamIsCapturing(stream, &capturing));
         assert_int_equal(capturing, CU_STREAM_CAPTURE_STATUS_ACTIVE);
         end_capture(stream);
         use_context_order(); /* end_allocate_to_pool has not been called yet */
@@ -340,14 +339,14 @@ static void begin_without_end(fallow_mempool_id id)
     end_capture(stream);
 }
 
-static void a_begin_without_an_end_leaves_nothing_behind(void **state)
+TEST(a_begin_without_an_end_leaves_nothing_behind)
 {
     begin_without_end(third_id);
     use_context_order();
     begin_without_end(third_id);
     give(fallow_torch_alloc(64 * (ssize_t)MIB, 0, other), 64 * MIB, other);
     fallow_torch_reset();
-    assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
+    assert_ok(sim.cu.cuCtxSynchronize());
     fallow_torch_reset();
     assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).reserved_bytes <
                 32 * MIB); /* trimmed by the reset */
@@ -369,7 +368,7 @@ static void a_begin_without_an_end_leaves_nothing_behind(void **state)
     assert_int_equal(calls_of_pairs(), 0);
 }
 
-static void the_last_release_ends_a_capture_that_is_open(void **state)
+TEST(the_last_release_ends_a_capture_that_is_open)
 {
     fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
     begin_capture(stream);
@@ -434,7 +433,7 @@ static void *use_ids(void *context)
     return is_ready && wrong == 0 ? context : NULL;
 }
 
-static void threads_keep_to_their_ids(void **state)
+TEST(threads_keep_to_their_ids)
 {
     pthread_t threads[THREADS];
     uint64_t numbers[THREADS];
@@ -454,7 +453,7 @@ static void threads_keep_to_their_ids(void **state)
     assert_int_equal(flw_sim_print_violations(&sim), 0);
 }
 
-static void an_unannounced_capture_is_told_what_to_do(void **state)
+TEST(an_unannounced_capture_is_told_what_to_do)
 {
     begin_capture(stream);
     hold_stderr();
@@ -479,24 +478,4 @@ static int end_world(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(graphs_of_one_id_share_their_memory),
-        cmocka_unit_test(a_lease_in_a_capture_is_pinned_before_any_allocation),
-        cmocka_unit_test(another_thread_and_another_stream_take_part),
-        cmocka_unit_test(two_captures_keep_apart_and_a_release_waits_for_both),
-        cmocka_unit_test(a_pool_without_a_capture_is_a_tag),
-        cmocka_unit_test(a_capture_that_breaks_off_ends),
-        cmocka_unit_test(an_open_id_is_no_capture),
-        cmocka_unit_test(tags_nest_and_are_a_threads_own),
-        cmocka_unit_test(no_capture_belongs_to_a_tag),
-        cmocka_unit_test(a_capture_begins_before_its_id_or_after_a_warm_up),
-        cmocka_unit_test(pools_in_context_order_see_a_capture),
-        cmocka_unit_test(a_begin_without_an_end_leaves_nothing_behind),
-        cmocka_unit_test(the_last_release_ends_a_capture_that_is_open),
-        cmocka_unit_test(threads_keep_to_their_ids),
-        cmocka_unit_test(an_unannounced_capture_is_told_what_to_do),
-    };
-    return cmocka_run_group_tests(tests, begin_configured_world, end_world);
-}
+FLW_TEST_MAIN(begin_configured_world, end_world)

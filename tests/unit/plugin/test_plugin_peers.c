@@ -12,7 +12,7 @@ static CUstream streams[4];
 
 static void set_device(int device)
 {
-    assert_int_equal(sim.cu.cuCtxSetCurrent(contexts[device]), 0);
+    assert_ok(sim.cu.cuCtxSetCurrent(contexts[device]));
 }
 
 /* Use memory, of any device, from `device`. */
@@ -20,14 +20,14 @@ static void use_from(int device, void *ptr, size_t bytes)
 {
     set_device(device);
     use(ptr, bytes, streams[device]);
-    assert_int_equal(sim.cu.cuStreamSynchronize(streams[device]), 0);
+    assert_ok(sim.cu.cuStreamSynchronize(streams[device]));
 }
 
 static unsigned long long access_of(void *ptr, int device)
 {
     unsigned long long flags = 99;
     CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
-    assert_int_equal(sim.cu.cuMemGetAccess(&flags, &location, (CUdeviceptr)(uintptr_t)ptr), 0);
+    assert_ok(sim.cu.cuMemGetAccess(&flags, &location, (CUdeviceptr)(uintptr_t)ptr));
     return flags;
 }
 
@@ -46,7 +46,7 @@ static void give_on(int device, void *ptr)
     fallow_torch_free(ptr, 0, device, streams[device]);
 }
 
-static void one_device_asks_nothing_and_grants_nothing(void **state)
+TEST(one_device_asks_nothing_and_grants_nothing)
 {
     for (int i = 0; i < 3; i++) {
         void *ptr = take_on(0, 64 * MIB);
@@ -58,7 +58,7 @@ static void one_device_asks_nothing_and_grants_nothing(void **state)
     assert_int_equal(sim.call_count("cuDeviceCanAccessPeer"), 0);
 }
 
-static void devices_in_use_access_each_others_memory(void **state)
+TEST(devices_in_use_access_each_others_memory)
 {
     void *before = take_on(0, 64 * MIB);
     hold_stderr();
@@ -86,7 +86,7 @@ static void *take_from_a_new_pool(const char *refused)
     set_device(1);
     assert_int_equal((sim.fail)("cuMemCreate", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1), 1);
     assert_null(fallow_torch_alloc(700 * (ssize_t)MIB, 1, streams[1]));
-    assert_int_equal(sim.cu.cuDevicePrimaryCtxReset_v2(1), 0);
+    assert_ok(sim.cu.cuDevicePrimaryCtxReset_v2(1));
     set_device(0);
     (void)(sim.fail)(refused, 2, CUDA_ERROR_UNKNOWN, 0); /* the first is a probe of the new pool */
     void *ptr = fallow_torch_alloc((ssize_t)MIB, 1, NULL);
@@ -94,11 +94,11 @@ static void *take_from_a_new_pool(const char *refused)
     return ptr;
 }
 
-static void a_driver_that_refuses_is_a_line(void **state)
+TEST(a_driver_that_refuses_is_a_line)
 {
     void *kept = take_on(0, 64 * MIB);
     give_on(1, take_on(1, 5000));
-    assert_int_equal(fallow_pool_deny_peer(pool_of(0, FALLOW_PLUGIN_STREAM), 1), FALLOW_OK);
+    assert_ok(fallow_pool_deny_peer(pool_of(0, FALLOW_PLUGIN_STREAM), 1));
     hold_stderr();
     void *ptr = take_from_a_new_pool("cuMemSetAccess");
     const char *text = release_stderr();
@@ -106,17 +106,17 @@ static void a_driver_that_refuses_is_a_line(void **state)
     assert_int_equal(access_of(kept, 1), CU_MEM_ACCESS_FLAGS_PROT_NONE);
     assert_int_equal(access_of(ptr, 0), CU_MEM_ACCESS_FLAGS_PROT_NONE);
     fallow_torch_free(ptr, (ssize_t)MIB, 1, NULL);
-    assert_int_equal(fallow_pool_allow_peer(pool_of(0, FALLOW_PLUGIN_STREAM), 1), FALLOW_OK);
+    assert_ok(fallow_pool_allow_peer(pool_of(0, FALLOW_PLUGIN_STREAM), 1));
     give_on(0, kept);
 }
 
-static void a_pool_that_sleeps_meets_its_peers(void **state)
+TEST(a_pool_that_sleeps_meets_its_peers)
 {
     fallow_pool *pool = pool_of(0, FALLOW_PLUGIN_STREAM);
     void *kept = take_on(0, 64 * MIB);
-    assert_int_equal(fallow_pool_sleep(pool, NULL), FALLOW_OK);
+    assert_ok(fallow_pool_sleep(pool, NULL));
     void *theirs = take_on(2, 64 * MIB);
-    assert_int_equal(fallow_pool_wake(pool), FALLOW_OK);
+    assert_ok(fallow_pool_wake(pool));
     use_from(2, kept, 64 * MIB);
     use_from(0, theirs, 64 * MIB);
     give_on(0, kept);
@@ -155,13 +155,4 @@ static int end_world(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_device_asks_nothing_and_grants_nothing),
-        cmocka_unit_test(devices_in_use_access_each_others_memory),
-        cmocka_unit_test(a_driver_that_refuses_is_a_line),
-        cmocka_unit_test(a_pool_that_sleeps_meets_its_peers),
-    };
-    return cmocka_run_group_tests(tests, begin_devices, end_world);
-}
+FLW_TEST_MAIN(begin_devices, end_world)

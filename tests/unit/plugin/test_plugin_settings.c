@@ -15,7 +15,7 @@ static bool read_text(const char *text, fallow_pool_config *config)
     return flw_plugin_read_settings(text, config, driver, sizeof driver);
 }
 
-static void every_key_is_a_field(void **state)
+TEST(every_key_is_a_field)
 {
     fallow_pool_config config;
     assert_true(read_text("limit:20G,economy:memory_first,reuse:completed,decay:500,"
@@ -45,7 +45,7 @@ static void every_key_is_a_field(void **state)
     assert_int_equal(config.limit_bytes, 0);
 }
 
-static void what_it_cannot_read_leaves_defaults(void **state)
+TEST(what_it_cannot_read_leaves_defaults)
 {
     const char *const wrong[] = {"limit:20G,colour:red",
                                  "limit",
@@ -75,9 +75,4 @@ static void what_it_cannot_read_leaves_defaults(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_key_is_a_field),
-                                       cmocka_unit_test(what_it_cannot_read_leaves_defaults)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -56,7 +56,7 @@ static fallow_publish_config config_of(const char *directory)
 static void publish(void)
 {
     fallow_publish_config config = config_of(folder);
-    assert_int_equal(fallow_publish_start(&config), FALLOW_OK);
+    assert_ok(fallow_publish_start(&config));
 }
 
 static enum flw_stats_file_state state_of(pid_t process)
@@ -86,7 +86,7 @@ static void look(struct flw_stats_page *stats_page)
 
 static void api_free(struct api *bed, void *block, CUstream stream)
 {
-    assert_int_equal(fallow_free(bed->pool, block, stream), FALLOW_OK);
+    assert_ok(fallow_free(bed->pool, block, stream));
 }
 
 /* ---- contents */
@@ -95,7 +95,7 @@ static void expect_stats(const struct flw_stats_page_pool *pool, fallow_pool *ha
 {
     fallow_stats stats;
     fallow_stats_init(&stats);
-    assert_int_equal(fallow_pool_get_stats(handle, &stats), FALLOW_OK);
+    assert_ok(fallow_pool_get_stats(handle, &stats));
 #define EQUAL(name) assert_int_equal(pool->value[FLW_VALUE_##name], stats.name)
     EQUAL(requested_bytes);
     EQUAL(live_bytes);
@@ -202,14 +202,14 @@ static const struct flw_stats_page_class *find_class(const struct flw_stats_page
     return NULL;
 }
 
-static void a_pool_in_context_order_has_the_stages_of_its_own_ladder(void **state)
+TEST(a_pool_in_context_order_has_the_stages_of_its_own_ladder)
 {
     struct api bed;
     struct flw_stats_page stats_page;
     api_begin(&bed, NULL);
     fallow_pool_config config = api_config(&bed);
     config.order = FALLOW_ORDER_CONTEXT;
-    assert_int_equal(fallow_pool_create(&config, &bed.pool), FALLOW_OK);
+    assert_ok(fallow_pool_create(&config, &bed.pool));
     publish();
     void *block = api_alloc(&bed, (size_t)3 << 20, NULL);
     look(&stats_page);
@@ -226,7 +226,7 @@ static void a_pool_in_context_order_has_the_stages_of_its_own_ladder(void **stat
     api_end(&bed);
 }
 
-static void a_quiet_pool_is_told_of_exactly(void **state)
+TEST(a_quiet_pool_is_told_of_exactly)
 {
     struct api bed;
     struct flw_stats_page stats_page;
@@ -271,7 +271,7 @@ static void a_quiet_pool_is_told_of_exactly(void **state)
     expect_stats(stats_page.pools, bed.pool);
     expect_sums(stats_page.pools);
     flw_stats_page_drop(&stats_page);
-    assert_int_equal(flw_test_trim(bed.pool, 0), FALLOW_OK);
+    assert_ok(flw_test_trim(bed.pool, 0));
     look(&stats_page); /* slabs that were are none now */
     expect_stats(stats_page.pools, bed.pool);
     expect_sums(stats_page.pools);
@@ -281,7 +281,7 @@ static void a_quiet_pool_is_told_of_exactly(void **state)
     api_end(&bed);
 }
 
-static void captures_uses_and_gone_streams_are_told_of(void **state)
+TEST(captures_uses_and_gone_streams_are_told_of)
 {
     struct api bed;
     struct flw_stats_page stats_page;
@@ -290,9 +290,9 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
     publish();
     void *kept = api_alloc(&bed, 70000, bed.other);
     void *used = api_alloc(&bed, 9000, bed.stream);
-    assert_int_equal(fallow_record_use(bed.pool, used, bed.other), FALLOW_OK);
+    assert_ok(fallow_record_use(bed.pool, used, bed.other));
     api_begin_capturing(&bed, bed.stream);
-    assert_int_equal(fallow_capture_begin(bed.pool, bed.stream, &capture), FALLOW_OK);
+    assert_ok(fallow_capture_begin(bed.pool, bed.stream, &capture));
     void *captured = api_alloc(&bed, 30000, bed.stream);
     look(&stats_page);
     expect_stats(stats_page.pools, bed.pool);
@@ -301,10 +301,10 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
     flw_stats_page_drop(&stats_page);
     api_free(&bed, captured, bed.stream);
     api_drop_captured(&bed, bed.stream);
-    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(fallow_capture_end(capture));
+    assert_ok(fallow_capture_release(capture));
     api_free(&bed, used, bed.stream);
-    assert_int_equal(fallow_stream_retire(bed.pool, bed.other), FALLOW_OK);
+    assert_ok(fallow_stream_retire(bed.pool, bed.other));
     look(&stats_page);
     expect_stats(stats_page.pools, bed.pool);
     bool is_told = false;
@@ -322,7 +322,7 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
     api_end(&bed);
 }
 
-static void a_pool_that_sleeps_is_told_of_as_that(void **state)
+TEST(a_pool_that_sleeps_is_told_of_as_that)
 {
     struct api bed;
     struct flw_stats_page stats_page;
@@ -331,13 +331,13 @@ static void a_pool_that_sleeps_is_told_of_as_that(void **state)
     publish();
     void *block = api_alloc(&bed, 6 * MIB, bed.stream);
     fallow_sleep_request_init(&request);
-    assert_int_equal(fallow_pool_sleep(bed.pool, &request), FALLOW_OK);
+    assert_ok(fallow_pool_sleep(bed.pool, &request));
     look(&stats_page);
     expect_stats(stats_page.pools, bed.pool);
     assert_int_equal(stats_page.pools->value[FLW_VALUE_is_asleep], 1);
     assert_true(stats_page.pools->value[FLW_VALUE_asleep_bytes] >= 6 * MIB);
     flw_stats_page_drop(&stats_page);
-    assert_int_equal(fallow_pool_wake(bed.pool), FALLOW_OK);
+    assert_ok(fallow_pool_wake(bed.pool));
     look(&stats_page);
     expect_stats(stats_page.pools, bed.pool);
     expect_sums(stats_page.pools);
@@ -348,7 +348,7 @@ static void a_pool_that_sleeps_is_told_of_as_that(void **state)
 }
 
 /* Two pools have arenas, and one has more than a stats page holds. */
-static void arenas_are_told_of_by_name(void **state)
+TEST(arenas_are_told_of_by_name)
 {
     enum {
         ARENAS = FLW_STATS_PAGE_ARENAS + 3
@@ -368,19 +368,18 @@ static void arenas_are_told_of_by_name(void **state)
     api_begin_with_pool(&bed);
     fallow_pool_config_init(&pool_config);
     pool_config.driver = "sim";
-    assert_int_equal(fallow_pool_create(&pool_config, &other), FALLOW_OK);
-    assert_int_equal(fallow_layout_create(regions, 2, &layout), FALLOW_OK);
+    assert_ok(fallow_pool_create(&pool_config, &other));
+    assert_ok(fallow_layout_create(regions, 2, &layout));
     for (unsigned i = 0; i < ARENAS; i++) {
         char name[16];
         fallow_arena_config config;
         fallow_arena_config_init(&config);
         snprintf(name, sizeof name, "lane %u", i);
         config.name = name;
-        assert_int_equal(fallow_arena_create(i == 1 ? other : bed.pool, &config, &arenas[i]),
-                         FALLOW_OK);
+        assert_ok(fallow_arena_create(i == 1 ? other : bed.pool, &config, &arenas[i]));
     }
-    assert_int_equal(fallow_lease_begin(arenas[1], layout, bed.stream, &lease), FALLOW_OK);
-    assert_int_equal(fallow_arena_lock(arenas[0]), FALLOW_OK);
+    assert_ok(fallow_lease_begin(arenas[1], layout, bed.stream, &lease));
+    assert_ok(fallow_arena_lock(arenas[0]));
     publish();
     look(&stats_page);
     for (uint32_t i = 0; i < 2; i++) {
@@ -399,7 +398,7 @@ static void arenas_are_told_of_by_name(void **state)
     }
     flw_stats_page_drop(&stats_page);
     fallow_publish_stop();
-    assert_int_equal(fallow_lease_end(lease, bed.stream), FALLOW_OK);
+    assert_ok(fallow_lease_end(lease, bed.stream));
     for (unsigned i = 0; i < ARENAS; i++) {
         fallow_arena_destroy(arenas[i]);
     }
@@ -410,7 +409,7 @@ static void arenas_are_told_of_by_name(void **state)
 
 /* ---- beginning and end */
 
-static void starts_are_counted_and_the_last_stop_removes_the_file(void **state)
+TEST(starts_are_counted_and_the_last_stop_removes_the_file)
 {
     fallow_publish_stop(); /* one too many */
     assert_int_equal(state_of(getpid()), FLW_STATS_FILE_ABSENT);
@@ -429,7 +428,7 @@ static void starts_are_counted_and_the_last_stop_removes_the_file(void **state)
     fallow_publish_stop();
 }
 
-static void what_cannot_be_published_is_told_in_one_line(void **state)
+TEST(what_cannot_be_published_is_told_in_one_line)
 {
     struct rlimit before, small;
     fallow_publish_config config = config_of("/nonexistent/folder");
@@ -472,7 +471,7 @@ static void skip_forks(void)
 #endif
 }
 
-static void the_child_of_a_fork_publishes_when_it_asks(void **state)
+TEST(the_child_of_a_fork_publishes_when_it_asks)
 {
     skip_forks();
     struct api bed;
@@ -520,7 +519,7 @@ static enum flw_stats_file_state state_after(int how)
     return state_of(child);
 }
 
-static void exit_removes_the_file_and_a_kill_leaves_a_stale_one(void **state)
+TEST(exit_removes_the_file_and_a_kill_leaves_a_stale_one)
 {
     skip_forks();
     assert_int_equal(state_after(0), FLW_STATS_FILE_ABSENT);
@@ -588,7 +587,7 @@ static void *come_and_go(void *argument)
     return NULL;
 }
 
-static void it_can_be_watched_while_pools_and_arenas_come_and_go(void **state)
+TEST(it_can_be_watched_while_pools_and_arenas_come_and_go)
 {
     struct api bed;
     pthread_t threads[3];
@@ -625,19 +624,4 @@ static void it_can_be_watched_while_pools_and_arenas_come_and_go(void **state)
     api_end(&bed);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_quiet_pool_is_told_of_exactly),
-        cmocka_unit_test(a_pool_in_context_order_has_the_stages_of_its_own_ladder),
-        cmocka_unit_test(captures_uses_and_gone_streams_are_told_of),
-        cmocka_unit_test(a_pool_that_sleeps_is_told_of_as_that),
-        cmocka_unit_test(arenas_are_told_of_by_name),
-        cmocka_unit_test(starts_are_counted_and_the_last_stop_removes_the_file),
-        cmocka_unit_test(what_cannot_be_published_is_told_in_one_line),
-        cmocka_unit_test(the_child_of_a_fork_publishes_when_it_asks),
-        cmocka_unit_test(exit_removes_the_file_and_a_kill_leaves_a_stale_one),
-        cmocka_unit_test(it_can_be_watched_while_pools_and_arenas_come_and_go),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+FLW_TEST_MAIN(make_folder, remove_folder)

@@ -73,7 +73,7 @@ static void poke(const char *path, off_t offset, const void *bytes, size_t count
 
 /* ---- the body */
 
-static void an_answer_is_read_as_it_was_posted(void **state)
+TEST(an_answer_is_read_as_it_was_posted)
 {
     struct flw_stats_file stats_file;
     struct flw_stats_file_reader reader;
@@ -99,7 +99,7 @@ static void an_answer_is_read_as_it_was_posted(void **state)
     assert_int_equal(open_state(&self), FLW_STATS_FILE_ABSENT);
 }
 
-static void a_torn_page_is_refused(void **state)
+TEST(a_torn_page_is_refused)
 {
     struct flw_stats_file stats_file;
     struct flw_stats_file_reader reader;
@@ -126,7 +126,7 @@ static void a_torn_page_is_refused(void **state)
 }
 
 /* A child writes without end, all bytes of a body equal; a successful read has equal bytes too. */
-static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
+TEST(what_is_read_beside_a_writer_is_of_one_answer)
 {
     struct flw_stats_file stats_file;
     struct flw_stats_file_reader reader;
@@ -177,7 +177,7 @@ static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
 }
 
 /* A process may shorten the stats file at any time; that must not crash the reader. */
-static void a_board_that_is_cut_short_is_refused(void **state)
+TEST(a_board_that_is_cut_short_is_refused)
 {
     static const off_t lengths[] = {0, 20, FLW_STATS_FILE_HEADER_BYTES,
                                     FLW_STATS_FILE_HEADER_BYTES + 5};
@@ -203,7 +203,7 @@ static void a_board_that_is_cut_short_is_refused(void **state)
 
 /* ---- heads and files */
 
-static void another_version_and_a_damaged_head_are_told_apart(void **state)
+TEST(another_version_and_a_damaged_head_are_told_apart)
 {
     struct flw_stats_file stats_file;
     struct flw_stats_file_reader reader;
@@ -227,7 +227,7 @@ static void another_version_and_a_damaged_head_are_told_apart(void **state)
     flw_stats_file_remove(&stats_file);
 }
 
-static void a_file_that_others_could_have_made_is_not_read(void **state)
+TEST(a_file_that_others_could_have_made_is_not_read)
 {
     struct flw_stats_file stats_file;
     char elsewhere[FLW_STATS_FILE_PATH_BYTES];
@@ -252,7 +252,7 @@ static void a_file_that_others_could_have_made_is_not_read(void **state)
     assert_int_equal(unlink(path_of(&stranger)), 0);
 }
 
-static void names_are_read_strictly(void **state)
+TEST(names_are_read_strictly)
 {
     static const char *const good[] = {"fallow.0.1", "fallow.1000.4242", "fallow.4294967295.7.7"};
     static const char *const bad[] = {"fallow",
@@ -300,7 +300,7 @@ static int next_descriptor(void)
     return file;
 }
 
-static void copies_of_the_library_have_a_board_each(void **state)
+TEST(copies_of_the_library_have_a_board_each)
 {
     int before = next_descriptor();
     struct flw_stats_file stats_files[FLW_STATS_FILE_COPIES], more;
@@ -358,7 +358,7 @@ static void count_name(void *context, const struct flw_stats_file_name *name)
     seen_count++;
 }
 
-static void a_board_whose_process_is_gone_is_stale_and_swept(void **state)
+TEST(a_board_whose_process_is_gone_is_stale_and_swept)
 {
     struct flw_stats_file_name name;
     struct flw_stats_file stats_file;
@@ -410,7 +410,7 @@ static void outlive(int report)
     _exit(child > 0 ? 0 : 3);
 }
 
-static void closed_descriptors_and_forks_change_nothing(void **state)
+TEST(closed_descriptors_and_forks_change_nothing)
 {
     int ends[2], status = 0;
     char byte = '?';
@@ -432,7 +432,7 @@ static void closed_descriptors_and_forks_change_nothing(void **state)
     assert_true(flw_stats_file_sweep(folder, NULL, NULL));
 }
 
-static void foreign_files_of_such_a_name_stay(void **state)
+TEST(foreign_files_of_such_a_name_stay)
 {
     struct flw_stats_file_name name = {.user = geteuid(), .process = 77};
     char draft[FLW_STATS_FILE_PATH_BYTES + 1];
@@ -454,7 +454,7 @@ static void foreign_files_of_such_a_name_stay(void **state)
     assert_int_equal(unlink(path_of(&name)), 0);
 }
 
-static void no_room_and_no_folder_are_told_in_one_line(void **state)
+TEST(no_room_and_no_folder_are_told_in_one_line)
 {
     struct flw_stats_file stats_file;
     struct rlimit before, small = {.rlim_cur = 8192, .rlim_max = RLIM_INFINITY};
@@ -476,21 +476,4 @@ static void no_room_and_no_folder_are_told_in_one_line(void **state)
     assert_int_equal(mkdir(folder, 0700), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_is_read_as_it_was_posted),
-        cmocka_unit_test(a_torn_page_is_refused),
-        cmocka_unit_test(what_is_read_beside_a_writer_is_of_one_answer),
-        cmocka_unit_test(a_board_that_is_cut_short_is_refused),
-        cmocka_unit_test(another_version_and_a_damaged_head_are_told_apart),
-        cmocka_unit_test(a_file_that_others_could_have_made_is_not_read),
-        cmocka_unit_test(names_are_read_strictly),
-        cmocka_unit_test(copies_of_the_library_have_a_board_each),
-        cmocka_unit_test(a_board_whose_process_is_gone_is_stale_and_swept),
-        cmocka_unit_test(closed_descriptors_and_forks_change_nothing),
-        cmocka_unit_test(foreign_files_of_such_a_name_stay),
-        cmocka_unit_test(no_room_and_no_folder_are_told_in_one_line),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+FLW_TEST_MAIN(make_folder, remove_folder)

@@ -60,7 +60,7 @@ static size_t write_pools(void *bytes, size_t capacity, const struct flw_stats_p
     return flw_stats_page_end(&writer, &head);
 }
 
-static void a_bulletin_is_read_as_it_was_written(void **state)
+TEST(a_bulletin_is_read_as_it_was_written)
 {
     uint64_t random = flw_test_seed("bulletin");
     struct flw_stats_page_pool pools[3] = {pool_of(&random), pool_of(&random), pool_of(&random)};
@@ -79,7 +79,7 @@ static void a_bulletin_is_read_as_it_was_written(void **state)
 }
 
 /* Call stacks take no room from the tables of later pools. */
-static void call_stacks_leave_half_of_a_board(void **state)
+TEST(call_stacks_leave_half_of_a_board)
 {
     enum {
         POOLS = 12
@@ -107,7 +107,7 @@ static void call_stacks_leave_half_of_a_board(void **state)
     free(pools);
 }
 
-static void pools_that_do_not_fit_are_counted_and_left_out(void **state)
+TEST(pools_that_do_not_fit_are_counted_and_left_out)
 {
     uint64_t random = 5;
     struct flw_stats_page_pool pools[3] = {pool_of(&random), pool_of(&random), pool_of(&random)};
@@ -132,7 +132,7 @@ static void pools_that_do_not_fit_are_counted_and_left_out(void **state)
 }
 
 /* Words, little-endian, of a version that has one more of everything. */
-static void records_of_a_later_version_are_skipped_at_their_end(void **state)
+TEST(records_of_a_later_version_are_skipped_at_their_end)
 {
     struct flw_stats_page_pool pool = {.class_count = 2, .stream_count = 1};
     struct flw_stats_page stats_page;
@@ -192,7 +192,7 @@ static void records_of_a_later_version_are_skipped_at_their_end(void **state)
     flw_stats_page_drop(&stats_page);
 }
 
-static void a_broken_bulletin_is_refused(void **state)
+TEST(a_broken_bulletin_is_refused)
 {
     uint64_t random = flw_test_seed("broken bulletin");
     struct flw_stats_page_pool pools[2] = {pool_of(&random), pool_of(&random)};
@@ -220,14 +220,4 @@ static void a_broken_bulletin_is_refused(void **state)
     free(copy);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bulletin_is_read_as_it_was_written),
-        cmocka_unit_test(call_stacks_leave_half_of_a_board),
-        cmocka_unit_test(pools_that_do_not_fit_are_counted_and_left_out),
-        cmocka_unit_test(records_of_a_later_version_are_skipped_at_their_end),
-        cmocka_unit_test(a_broken_bulletin_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

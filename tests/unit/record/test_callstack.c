@@ -35,7 +35,7 @@ static __attribute__((noinline)) uint32_t deep(unsigned levels, unsigned depth)
     return number;
 }
 
-static void a_place_has_a_number_and_another_place_another(void **state)
+TEST(a_place_has_a_number_and_another_place_another)
 {
     uint32_t first = 0;
     for (int i = 0; i < 100; i++) {
@@ -48,7 +48,7 @@ static void a_place_has_a_number_and_another_place_another(void **state)
     assert_int_not_equal(deep(1, DEPTH), deep(2, DEPTH));
 }
 
-static void so_many_frames_are_kept_and_no_more(void **state)
+TEST(so_many_frames_are_kept_and_no_more)
 {
     for (unsigned depth = 1; depth <= FLW_CALLSTACK_DEPTH_MOST; depth++) {
         struct flw_callstack stack = flw_callstacks_get(all, deep(80, depth));
@@ -60,7 +60,7 @@ static void so_many_frames_are_kept_and_no_more(void **state)
     assert_int_equal(flw_callstacks_get(all, UINT32_MAX).frame_count, 0);
 }
 
-static void a_deeper_look_at_the_same_place_sees_more(void **state)
+TEST(a_deeper_look_at_the_same_place_sees_more)
 {
     static const unsigned depths[] = {1, FLW_CALLSTACK_DEPTH_MOST, 2};
     size_t counts[3];
@@ -73,7 +73,7 @@ static void a_deeper_look_at_the_same_place_sees_more(void **state)
 }
 
 /* A recording that ends meanwhile leaves nothing behind for the next one. */
-static void a_look_is_for_one_call(void **state)
+TEST(a_look_is_for_one_call)
 {
     atomic_store(&flw_callstack_recordings, 1);
     assert_int_equal(flw_callstack_seen(), 0);
@@ -104,7 +104,7 @@ static int look(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-static void a_frame_names_the_function_that_its_module_shows_and_the_place_in_it(void **state)
+TEST(a_frame_names_the_function_that_its_module_shows_and_the_place_in_it)
 {
     int numbers[2] = {2, 1};
     bool is_named = false;
@@ -139,7 +139,7 @@ static void *look_around(void *out)
     return NULL;
 }
 
-static void threads_in_the_same_place_see_the_same(void **state)
+TEST(threads_in_the_same_place_see_the_same)
 {
     static uint32_t numbers[THREADS][LEVELS];
     pthread_t threads[THREADS];
@@ -173,7 +173,7 @@ static bool flush(void *context)
     return true;
 }
 
-static void a_file_has_each_stack_once_and_counts_from_one(void **state)
+TEST(a_file_has_each_stack_once_and_counts_from_one)
 {
     size_t written = 0;
     struct flw_ftrace_sink sink = {.write = count_bytes, .flush = flush, .context = &written};
@@ -201,7 +201,7 @@ static void a_file_has_each_stack_once_and_counts_from_one(void **state)
     flw_ftrace_writer_destroy(writer);
 }
 
-static void a_child_of_a_fork_counts_anew(void **state)
+TEST(a_child_of_a_fork_counts_anew)
 {
     int status;
     (void)here(DEPTH);
@@ -215,17 +215,4 @@ static void a_child_of_a_fork_counts_anew(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_place_has_a_number_and_another_place_another),
-        cmocka_unit_test(so_many_frames_are_kept_and_no_more),
-        cmocka_unit_test(a_deeper_look_at_the_same_place_sees_more),
-        cmocka_unit_test(a_look_is_for_one_call),
-        cmocka_unit_test(a_frame_names_the_function_that_its_module_shows_and_the_place_in_it),
-        cmocka_unit_test(threads_in_the_same_place_see_the_same),
-        cmocka_unit_test(a_file_has_each_stack_once_and_counts_from_one),
-        cmocka_unit_test(a_child_of_a_fork_counts_anew),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+FLW_TEST_MAIN(set_up, NULL)

@@ -6,7 +6,7 @@
 #include "record/crc32c.h"
 #include "record/tsc.h"
 
-static void the_checksum_is_crc32c(void **state)
+TEST(the_checksum_is_crc32c)
 {
     struct flw_crc32c crc;
     flw_crc32c_init(&crc);
@@ -19,7 +19,7 @@ static void the_checksum_is_crc32c(void **state)
 }
 
 /* Of every length and alignment, in two parts; where the processor has none, tables against tables. */
-static void the_checksum_is_the_same_by_tables_and_by_instruction(void **state)
+TEST(the_checksum_is_the_same_by_tables_and_by_instruction)
 {
     unsigned char bytes[64];
     struct flw_crc32c usual, tables;
@@ -41,7 +41,7 @@ static void the_checksum_is_the_same_by_tables_and_by_instruction(void **state)
     }
 }
 
-static void ticks_lie_on_the_line_between_two_moments(void **state)
+TEST(ticks_lie_on_the_line_between_two_moments)
 {
     const uint64_t hour_ns = UINT64_C(3600000000000);
     struct flw_tsc_pair from = {1000, 500}, to = {1000 + 3 * hour_ns, 500 + hour_ns};
@@ -55,12 +55,4 @@ static void ticks_lie_on_the_line_between_two_moments(void **state)
     assert_int_equal(flw_tsc_ns(&line, 2000), 500);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_checksum_is_crc32c),
-        cmocka_unit_test(the_checksum_is_the_same_by_tables_and_by_instruction),
-        cmocka_unit_test(ticks_lie_on_the_line_between_two_moments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

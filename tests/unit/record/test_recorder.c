@@ -10,7 +10,7 @@
 
 /* ---- recorded events */
 
-static void every_size_and_both_streams_are_on_record_in_order(void **state)
+TEST(every_size_and_both_streams_are_on_record_in_order)
 {
     static const size_t sizes[] = {1, 512, 4096, 100000, MIB, 3 * MIB, 40 * MIB};
     enum {
@@ -30,9 +30,8 @@ static void every_size_and_both_streams_are_on_record_in_order(void **state)
             if (round % 2 == 0) {
                 free_block(&bed, blocks[i % 2][i / 2], streams[i % 2]);
             } else {
-                assert_int_equal(fallow_free_sized(bed.api.pool, blocks[i % 2][i / 2], sizes[i / 2],
-                                                   streams[i % 2]),
-                                 FALLOW_OK);
+                assert_ok(fallow_free_sized(bed.api.pool, blocks[i % 2][i / 2], sizes[i / 2],
+                                            streams[i % 2]));
             }
         }
     }
@@ -56,7 +55,7 @@ static void every_size_and_both_streams_are_on_record_in_order(void **state)
     end_bed(&bed);
 }
 
-static void blocks_from_before_are_the_start_of_the_trace(void **state)
+TEST(blocks_from_before_are_the_start_of_the_trace)
 {
     struct bed bed;
     begin_bed(&bed);
@@ -91,7 +90,7 @@ static void blocks_from_before_are_the_start_of_the_trace(void **state)
     end_bed(&bed);
 }
 
-static void tags_uses_trims_and_phases_are_on_record(void **state)
+TEST(tags_uses_trims_and_phases_are_on_record)
 {
     struct bed bed;
     size_t at;
@@ -102,14 +101,14 @@ static void tags_uses_trims_and_phases_are_on_record(void **state)
     request.size_bytes = 5000;
     request.tag = 0x80000007u;
     void *ptr = NULL;
-    assert_int_equal(fallow_record_phase_begin(bed.recorder, "prefill"), FALLOW_OK);
+    assert_ok(fallow_record_phase_begin(bed.recorder, "prefill"));
     assert_int_equal(fallow_alloc_request(bed.api.pool, &request, bed.api.stream, &ptr), 0);
-    assert_int_equal(fallow_record_use(bed.api.pool, ptr, bed.api.other), FALLOW_OK);
+    assert_ok(fallow_record_use(bed.api.pool, ptr, bed.api.other));
     free_block(&bed, ptr, bed.api.stream);
-    assert_int_equal(fallow_record_phase_end(bed.recorder, "prefill"), FALLOW_OK);
-    assert_int_equal(fallow_record_mark(bed.recorder, "now"), FALLOW_OK);
-    assert_int_equal(fallow_record_mark(bed.recorder, "now"), FALLOW_OK);
-    assert_int_equal(flw_test_trim(bed.api.pool, 0), FALLOW_OK);
+    assert_ok(fallow_record_phase_end(bed.recorder, "prefill"));
+    assert_ok(fallow_record_mark(bed.recorder, "now"));
+    assert_ok(fallow_record_mark(bed.recorder, "now"));
+    assert_ok(flw_test_trim(bed.api.pool, 0));
     assert_int_equal(fallow_record_mark(bed.recorder, ""), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_record_mark(bed.recorder, "a\nb"), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_record_mark(bed.recorder, NULL), FALLOW_INVALID_ARGUMENT);
@@ -134,19 +133,19 @@ static void tags_uses_trims_and_phases_are_on_record(void **state)
     end_bed(&bed);
 }
 
-static void a_capture_is_on_record_with_its_blocks(void **state)
+TEST(a_capture_is_on_record_with_its_blocks)
 {
     struct bed bed;
     fallow_capture *capture = NULL;
     size_t at;
     begin_bed(&bed);
     start(&bed, 0, 0);
-    assert_int_equal(fallow_capture_begin(bed.api.pool, bed.api.stream, &capture), FALLOW_OK);
+    assert_ok(fallow_capture_begin(bed.api.pool, bed.api.stream, &capture));
     void *captured = api_alloc(&bed.api, 70000, bed.api.stream);
     free_block(&bed, captured, bed.api.stream);
-    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_ok(fallow_capture_end(capture));
     void *plain = api_alloc(&bed.api, 70000, bed.api.stream);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_ok(fallow_capture_release(capture));
     free_block(&bed, plain, bed.api.stream);
     struct flw_trace *trace = stop_and_read(&bed);
     struct flw_trace_walk walk = {0};
@@ -162,7 +161,7 @@ static void a_capture_is_on_record_with_its_blocks(void **state)
     end_bed(&bed);
 }
 
-static void a_pool_with_debug_checks_is_recorded_as_its_user_sees_it(void **state)
+TEST(a_pool_with_debug_checks_is_recorded_as_its_user_sees_it)
 {
     struct bed bed;
     size_t at;
@@ -171,10 +170,10 @@ static void a_pool_with_debug_checks_is_recorded_as_its_user_sees_it(void **stat
     flw_sim_config world = flw_sim_config_default(3);
     world.backed = 1;
     flw_sim_begin(&bed.api.sim, &world);
-    assert_int_equal(bed.api.sim.cu.cuStreamCreate(&bed.api.stream, CU_STREAM_NON_BLOCKING), 0);
+    assert_ok(bed.api.sim.cu.cuStreamCreate(&bed.api.stream, CU_STREAM_NON_BLOCKING));
     fallow_pool_config config = api_config(&bed.api);
     config.checks = FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE;
-    assert_int_equal(fallow_pool_create(&config, &bed.api.pool), FALLOW_OK);
+    assert_ok(fallow_pool_create(&config, &bed.api.pool));
     void *before = api_alloc(&bed.api, 1000, bed.api.stream);
     void *freed = api_alloc(&bed.api, 1000, bed.api.stream);
     free_block(&bed, freed, bed.api.stream); /* in quarantine: not allocated */
@@ -191,7 +190,7 @@ static void a_pool_with_debug_checks_is_recorded_as_its_user_sees_it(void **stat
     end_bed(&bed);
 }
 
-static void a_failure_is_on_record_and_dumps_the_flight_recorder(void **state)
+TEST(a_failure_is_on_record_and_dumps_the_flight_recorder)
 {
     struct bed bed;
     size_t at;
@@ -199,7 +198,7 @@ static void a_failure_is_on_record_and_dumps_the_flight_recorder(void **state)
     fallow_pool_destroy(bed.api.pool);
     fallow_pool_config config = api_config(&bed.api);
     config.limit_bytes = 64 * MIB;
-    assert_int_equal(fallow_pool_create(&config, &bed.api.pool), FALLOW_OK);
+    assert_ok(fallow_pool_create(&config, &bed.api.pool));
     void *stays = api_alloc(&bed.api, 30 * MIB, bed.api.stream), *none = NULL;
     start(&bed, FALLOW_RECORD_RING_ONLY | FALLOW_RECORD_DUMP_ON_OOM, 0);
     assert_int_equal(access(bed.path, F_OK), -1);
@@ -222,20 +221,20 @@ static void a_failure_is_on_record_and_dumps_the_flight_recorder(void **state)
                      FALLOW_OUT_OF_MEMORY);
     fallow_oom_report report;
     fallow_oom_report_init(&report);
-    assert_int_equal(fallow_pool_get_oom_report(bed.api.pool, &report), FALLOW_OK);
+    assert_ok(fallow_pool_get_oom_report(bed.api.pool, &report));
     assert_true(report.device_free_bytes == UINT64_MAX);
     trace = flw_recording_read_file(bed.path);
     assert_true(trace->details[trace->detail_count - 1].free_bytes == FLW_TRACE_UNKNOWN);
     flw_trace_destroy(trace);
     free_block(&bed, stays, bed.api.stream);
     free_block(&bed, more, bed.api.stream);
-    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+    assert_ok(fallow_record_stop(bed.recorder));
     end_bed(&bed);
 }
 
 /* ---- the flight recorder */
 
-static void a_dump_has_the_last_records_and_what_was_allocated_before_them(void **state)
+TEST(a_dump_has_the_last_records_and_what_was_allocated_before_them)
 {
     enum {
         KEPT = 128 /* records in the smallest ring */
@@ -252,7 +251,7 @@ static void a_dump_has_the_last_records_and_what_was_allocated_before_them(void 
         blocks[i % 5] = api_alloc(&bed.api, 2000, bed.api.stream);
     }
     free_block(&bed, blocks[7], bed.api.stream);
-    assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_OK);
+    assert_ok(fallow_record_dump(bed.recorder, NULL));
     struct flw_trace *trace = flw_recording_read_file(bed.path);
     assert_null(trace->truncation);
     assert_int_equal(trace->unknown_free_count, 0);
@@ -271,7 +270,7 @@ static void a_dump_has_the_last_records_and_what_was_allocated_before_them(void 
     snprintf(other, sizeof other, "%s/missing/a.ftrace", bed.folder);
     assert_int_equal(fallow_record_dump(bed.recorder, other), FALLOW_IO);
     assert_non_null(strstr(bed.api.log, other));
-    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+    assert_ok(fallow_record_stop(bed.recorder));
     for (int i = 0; i < 10; i++) {
         assert_int_equal(fallow_free(bed.api.pool, blocks[i], bed.api.stream),
                          i == 7 ? FALLOW_INVALID_POINTER : FALLOW_OK);
@@ -279,7 +278,7 @@ static void a_dump_has_the_last_records_and_what_was_allocated_before_them(void 
     end_bed(&bed);
 }
 
-static void a_dump_has_the_mode_of_other_new_files(void **state)
+TEST(a_dump_has_the_mode_of_other_new_files)
 {
     struct bed bed;
     struct stat facts;
@@ -291,18 +290,18 @@ static void a_dump_has_the_mode_of_other_new_files(void **state)
     FILE *file = fopen(left, "wx");
     assert_non_null(file);
     assert_int_equal(fclose(file), 0);
-    assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_OK);
+    assert_ok(fallow_record_dump(bed.recorder, NULL));
     umask(before);
     assert_int_equal(stat(bed.path, &facts), 0);
     assert_int_equal(facts.st_mode & 0777, 0640);
     assert_int_equal(stat(left, &facts), 0);
     assert_int_equal(facts.st_size, 0);
     assert_int_equal(unlink(left), 0);
-    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+    assert_ok(fallow_record_stop(bed.recorder));
     end_bed(&bed); /* the folder has no other file */
 }
 
-static void a_signal_dumps_the_flight_recorder(void **state)
+TEST(a_signal_dumps_the_flight_recorder)
 {
     struct bed bed;
     struct sigaction before;
@@ -311,7 +310,7 @@ static void a_signal_dumps_the_flight_recorder(void **state)
     fallow_record_config config = file_config(&bed);
     config.flags = FALLOW_RECORD_RING_ONLY;
     config.dump_signal = SIGUSR2;
-    assert_int_equal(fallow_record_start(bed.api.pool, &config, &bed.recorder), FALLOW_OK);
+    assert_ok(fallow_record_start(bed.api.pool, &config, &bed.recorder));
     void *ptr = api_alloc(&bed.api, 5000, bed.api.stream);
     assert_int_equal(kill(getpid(), SIGUSR2), 0);
     while (access(bed.path, F_OK) != 0) {
@@ -321,7 +320,7 @@ static void a_signal_dumps_the_flight_recorder(void **state)
     assert_null(trace->truncation);
     assert_int_equal(trace->event_count, 1);
     flw_trace_destroy(trace);
-    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+    assert_ok(fallow_record_stop(bed.recorder));
     struct sigaction after;
     assert_int_equal(sigaction(SIGUSR2, NULL, &after), 0);
     assert_true(after.sa_handler == before.sa_handler);
@@ -331,7 +330,7 @@ static void a_signal_dumps_the_flight_recorder(void **state)
 
 /* ---- lost records are reported */
 
-static void a_full_ring_says_how_many_records_were_lost(void **state)
+TEST(a_full_ring_says_how_many_records_were_lost)
 {
     enum {
         PAIRS = 20000
@@ -367,7 +366,7 @@ static void a_full_ring_says_how_many_records_were_lost(void **state)
     end_bed(&bed);
 }
 
-static void a_thread_that_waits_for_room_loses_nothing(void **state)
+TEST(a_thread_that_waits_for_room_loses_nothing)
 {
     enum {
         PAIRS = 5000
@@ -384,20 +383,4 @@ static void a_thread_that_waits_for_room_loses_nothing(void **state)
     end_bed(&bed);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size_and_both_streams_are_on_record_in_order),
-        cmocka_unit_test(blocks_from_before_are_the_start_of_the_trace),
-        cmocka_unit_test(tags_uses_trims_and_phases_are_on_record),
-        cmocka_unit_test(a_capture_is_on_record_with_its_blocks),
-        cmocka_unit_test(a_pool_with_debug_checks_is_recorded_as_its_user_sees_it),
-        cmocka_unit_test(a_failure_is_on_record_and_dumps_the_flight_recorder),
-        cmocka_unit_test(a_dump_has_the_last_records_and_what_was_allocated_before_them),
-        cmocka_unit_test(a_dump_has_the_mode_of_other_new_files),
-        cmocka_unit_test(a_signal_dumps_the_flight_recorder),
-        cmocka_unit_test(a_full_ring_says_how_many_records_were_lost),
-        cmocka_unit_test(a_thread_that_waits_for_room_loses_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -57,14 +57,14 @@ static inline void start(struct bed *bed, uint32_t flags, size_t ring_bytes)
     fallow_record_config config = file_config(bed);
     config.flags = flags;
     config.ring_bytes = ring_bytes;
-    assert_int_equal(fallow_record_start(bed->api.pool, &config, &bed->recorder), FALLOW_OK);
+    assert_ok(fallow_record_start(bed->api.pool, &config, &bed->recorder));
     assert_non_null(bed->recorder);
 }
 
 /* A whole trace with nothing missing. */
 static inline struct flw_trace *stop_and_read(struct bed *bed)
 {
-    assert_int_equal(fallow_record_stop(bed->recorder), FALLOW_OK);
+    assert_ok(fallow_record_stop(bed->recorder));
     struct flw_trace *trace = flw_recording_read_file(bed->path);
     if (trace->truncation != NULL) {
         print_error("%s\n", trace->truncation);
@@ -93,7 +93,7 @@ static inline const struct flw_trace_event *event_of(const struct flw_trace *tra
 
 static inline void free_block(struct bed *bed, void *ptr, CUstream stream)
 {
-    assert_int_equal(fallow_free(bed->api.pool, ptr, stream), FALLOW_OK);
+    assert_ok(fallow_free(bed->api.pool, ptr, stream));
 }
 
 #endif

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-static void a_full_disk_ends_the_recording_and_not_the_pool(void **state)
+TEST(a_full_disk_ends_the_recording_and_not_the_pool)
 {
     struct bed bed;
     begin_bed(&bed);
@@ -39,7 +39,7 @@ static void a_full_disk_ends_the_recording_and_not_the_pool(void **state)
 
 /* ---- beginning and end */
 
-static void a_bad_config_is_refused_and_leaves_no_recorder(void **state)
+TEST(a_bad_config_is_refused_and_leaves_no_recorder)
 {
     struct bed bed;
     begin_bed(&bed);
@@ -60,11 +60,11 @@ static void a_bad_config_is_refused_and_leaves_no_recorder(void **state)
     bad.flags = FALLOW_RECORD_DUMP_ON_OOM;
     assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_INVALID_ARGUMENT);
     bad.flags = 0; /* "path NULL: a flight recorder, with RING_ONLY or without" */
-    assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_OK);
-    assert_int_equal(fallow_record_dump(recorder, bed.path), FALLOW_OK);
+    assert_ok(fallow_record_start(bed.api.pool, &bad, &recorder));
+    assert_ok(fallow_record_dump(recorder, bed.path));
     assert_int_equal(access(bed.path, F_OK), 0);
     assert_int_equal(unlink(bed.path), 0);
-    assert_int_equal(fallow_record_stop(recorder), FALLOW_OK);
+    assert_ok(fallow_record_stop(recorder));
     bad = good;
     bad.dump_signal = SIGKILL;
     assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_INVALID_ARGUMENT);
@@ -130,7 +130,7 @@ static void read_until_over(int fd, const struct ending *ending)
 
 /* An ending recording may still have to detach caches, should the file fail, and must not detach
  * those of another. */
-static void no_recording_begins_before_another_has_ended(void **state)
+TEST(no_recording_begins_before_another_has_ended)
 {
     struct bed bed;
     struct ending ending = {.status = FALLOW_OK};
@@ -150,14 +150,14 @@ static void no_recording_begins_before_another_has_ended(void **state)
     read_until_over(fd, &ending);
     pthread_join(thread, NULL);
     close(fd);
-    assert_int_equal(ending.status, FALLOW_OK);
+    assert_ok(ending.status);
     assert_int_equal(status, FALLOW_BUSY);
-    assert_int_equal(fallow_record_start(bed.api.pool, &config, &bed.recorder), FALLOW_OK);
-    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+    assert_ok(fallow_record_start(bed.api.pool, &config, &bed.recorder));
+    assert_ok(fallow_record_stop(bed.recorder));
     end_bed(&bed);
 }
 
-static void the_end_of_the_pool_ends_its_recording(void **state)
+TEST(the_end_of_the_pool_ends_its_recording)
 {
     struct bed bed;
     begin_bed(&bed);
@@ -173,25 +173,7 @@ static void the_end_of_the_pool_ends_its_recording(void **state)
     end_bed(&bed);
 }
 
-static void an_abandoned_pool_leaves_a_file_with_an_end(void **state)
-{
-    struct bed bed;
-    begin_bed(&bed);
-    start(&bed, 0, 0);
-    (void)api_alloc(&bed.api, 5000, bed.api.stream);
-    fallow_pool_abandon(bed.api.pool);
-    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
-    for (bool is_whole = false; !is_whole; usleep(1000)) { /* the thread ends it */
-        struct flw_trace *trace = flw_recording_read_file(bed.path);
-        is_whole = trace->truncation == NULL;
-        assert_true(!is_whole || trace->event_count == 1);
-        flw_trace_destroy(trace);
-    }
-    drop_folder(&bed);
-    flw_sim_close(&bed.api.sim);
-}
-
-static void the_child_of_a_fork_leaves_the_file_to_its_parent(void **state)
+TEST(the_child_of_a_fork_leaves_the_file_to_its_parent)
 {
     struct bed bed;
     begin_bed(&bed);
@@ -230,13 +212,13 @@ static void record_until_killed(struct bed *bed, _Atomic uint64_t *flushed)
         for (int i = 0; i < PAIRS; i++, count += 2) {
             free_block(bed, api_alloc(&bed->api, 3000, bed->api.stream), bed->api.stream);
         }
-        assert_int_equal(fallow_record_dump(bed->recorder, NULL), FALLOW_OK);
+        assert_ok(fallow_record_dump(bed->recorder, NULL));
         atomic_store(flushed, count);
     }
 }
 
 /* Flushed records are complete; of later ones at most one chunk is missing. */
-static void a_killed_program_loses_at_most_what_was_in_no_chunk(void **state)
+TEST(a_killed_program_loses_at_most_what_was_in_no_chunk)
 {
     _Atomic uint64_t *flushed =
         mmap(NULL, sizeof *flushed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -270,7 +252,7 @@ static void a_killed_program_loses_at_most_what_was_in_no_chunk(void **state)
 
 /* Without a flush by the program: a child records and is killed; the calls up to shortly before
  * are in the file. */
-static void what_a_killed_program_did_some_time_before_is_there(void **state)
+TEST(what_a_killed_program_did_some_time_before_is_there)
 {
     struct bed bed;
     make_folder(&bed);
@@ -360,7 +342,7 @@ static void let_them_work(struct worker *workers, int count)
 }
 
 /* Threads hand blocks to one another while recordings begin and end. */
-static void recordings_begin_and_end_while_threads_work(void **state)
+TEST(recordings_begin_and_end_while_threads_work)
 {
     enum {
         THREADS = 4,
@@ -385,13 +367,13 @@ static void recordings_begin_and_end_while_threads_work(void **state)
         start(&bed, is_ring ? FALLOW_RECORD_RING_ONLY : FALLOW_RECORD_BLOCK_WHEN_FULL,
               is_ring ? MIB : 65536);
         let_them_work(workers, THREADS);
-        assert_int_equal(fallow_record_mark(bed.recorder, "half"), FALLOW_OK);
-        assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_OK);
+        assert_ok(fallow_record_mark(bed.recorder, "half"));
+        assert_ok(fallow_record_dump(bed.recorder, NULL));
         let_them_work(workers, THREADS);
         if (is_ring) {
-            assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_OK);
+            assert_ok(fallow_record_dump(bed.recorder, NULL));
         }
-        assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+        assert_ok(fallow_record_stop(bed.recorder));
         struct flw_trace *trace = flw_recording_read_file(bed.path);
         assert_null(trace->truncation);
         assert_int_equal(flw_recording_count(trace, FLW_TRACE_DROP), 0);
@@ -408,24 +390,28 @@ static void recordings_begin_and_end_while_threads_work(void **state)
     for (int i = 0; i < EXCHANGES; i++) {
         free_block(&bed, exchange[i], bed.api.stream);
     }
-    assert_int_equal(fallow_pool_validate(bed.api.pool), FALLOW_OK);
+    assert_ok(fallow_pool_validate(bed.api.pool));
     assert_int_equal(api_stats(&bed.api).live_count, 0);
     end_bed(&bed);
 }
 
-int main(void)
+/* Last, because the simulated driver stays open, and the child of a fork could not use it. */
+TEST(an_abandoned_pool_leaves_a_file_with_an_end)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_disk_ends_the_recording_and_not_the_pool),
-        cmocka_unit_test(a_bad_config_is_refused_and_leaves_no_recorder),
-        cmocka_unit_test(no_recording_begins_before_another_has_ended),
-        cmocka_unit_test(the_end_of_the_pool_ends_its_recording),
-        cmocka_unit_test(the_child_of_a_fork_leaves_the_file_to_its_parent),
-        cmocka_unit_test(a_killed_program_loses_at_most_what_was_in_no_chunk),
-        cmocka_unit_test(what_a_killed_program_did_some_time_before_is_there),
-        cmocka_unit_test(recordings_begin_and_end_while_threads_work),
-        /* last: the simulated driver stays open, and a fork's child could not use it */
-        cmocka_unit_test(an_abandoned_pool_leaves_a_file_with_an_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    struct bed bed;
+    begin_bed(&bed);
+    start(&bed, 0, 0);
+    (void)api_alloc(&bed.api, 5000, bed.api.stream);
+    fallow_pool_abandon(bed.api.pool);
+    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
+    for (bool is_whole = false; !is_whole; usleep(1000)) { /* the thread ends it */
+        struct flw_trace *trace = flw_recording_read_file(bed.path);
+        is_whole = trace->truncation == NULL;
+        assert_true(!is_whole || trace->event_count == 1);
+        flw_trace_destroy(trace);
+    }
+    drop_folder(&bed);
+    flw_sim_close(&bed.api.sim);
 }
+
+FLW_TEST_MAIN(NULL, NULL)

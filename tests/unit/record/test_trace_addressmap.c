@@ -12,7 +12,7 @@
 #define KEYS  2000
 #define STEPS 200000
 
-static void it_agrees_with_a_plain_table(void **state)
+TEST(it_agrees_with_a_plain_table)
 {
     static uint32_t table[KEYS];
     struct flw_addressmap map = {0};
@@ -47,10 +47,4 @@ static void it_agrees_with_a_plain_table(void **state)
     flw_addressmap_finish(&map);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_agrees_with_a_plain_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

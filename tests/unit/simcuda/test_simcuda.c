@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void unordered_writes_are_a_race_under_every_schedule(void **state)
+TEST(unordered_writes_are_a_race_under_every_schedule)
 {
     for (int schedule = FLW_SIM_RANDOM; schedule <= FLW_SIM_HELD; schedule++) {
         begin(1, (flw_sim_schedule)schedule, false);
@@ -24,7 +24,7 @@ static void unordered_writes_are_a_race_under_every_schedule(void **state)
     }
 }
 
-static void a_wait_on_an_event_orders_and_a_later_record_does_not(void **state)
+TEST(a_wait_on_an_event_orders_and_a_later_record_does_not)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         begin(seed, FLW_SIM_RANDOM, false);
@@ -48,7 +48,7 @@ static void a_wait_on_an_event_orders_and_a_later_record_does_not(void **state)
     }
 }
 
-static void readers_may_overlap_each_other_but_not_a_writer(void **state)
+TEST(readers_may_overlap_each_other_but_not_a_writer)
 {
     begin(1, FLW_SIM_CLOCK, false);
     CUstream a = make_stream();
@@ -66,7 +66,7 @@ static void readers_may_overlap_each_other_but_not_a_writer(void **state)
     assert_int_equal(violations(), 1);
 }
 
-static void what_the_host_saw_complete_orders_what_it_gives_later(void **state)
+TEST(what_the_host_saw_complete_orders_what_it_gives_later)
 {
     begin(1, FLW_SIM_CLOCK, false);
     CUstream a = make_stream();
@@ -82,7 +82,7 @@ static void what_the_host_saw_complete_orders_what_it_gives_later(void **state)
     assert_int_equal(violations(), 0);
 }
 
-static void the_legacy_stream_orders_blocking_streams_only(void **state)
+TEST(the_legacy_stream_orders_blocking_streams_only)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         begin(seed, FLW_SIM_RANDOM, false);
@@ -102,7 +102,7 @@ static void the_legacy_stream_orders_blocking_streams_only(void **state)
     }
 }
 
-static void a_full_queue_runs_the_scheduler_and_nothing_else_does(void **state)
+TEST(a_full_queue_runs_the_scheduler_and_nothing_else_does)
 {
     flw_sim_config config = flw_sim_config_default(1);
     config.schedule = FLW_SIM_HELD;
@@ -130,7 +130,7 @@ static void CUDA_CB count_call(void *argument)
     from_inside = sim.cu.cuCtxGetCurrent(&context);
 }
 
-static void host_functions_run_in_order_and_may_not_call_the_driver(void **state)
+TEST(host_functions_run_in_order_and_may_not_call_the_driver)
 {
     for (int schedule = FLW_SIM_RANDOM; schedule <= FLW_SIM_HELD; schedule++) {
         begin(3, (flw_sim_schedule)schedule, false);
@@ -166,7 +166,7 @@ static void *synchronize(void *argument)
     return is_done ? gate : NULL;
 }
 
-static void work_behind_a_host_function_waits_for_its_return(void **state)
+TEST(work_behind_a_host_function_waits_for_its_return)
 {
     for (int schedule = FLW_SIM_RANDOM; schedule <= FLW_SIM_HELD; schedule++) {
         struct gate gate;
@@ -191,7 +191,7 @@ static void work_behind_a_host_function_waits_for_its_return(void **state)
     }
 }
 
-static void an_unsafe_call_kills_a_capture_unless_the_thread_is_relaxed(void **state)
+TEST(an_unsafe_call_kills_a_capture_unless_the_thread_is_relaxed)
 {
     begin(1, FLW_SIM_RANDOM, false);
     CUstream stream = make_stream();
@@ -211,7 +211,7 @@ static void an_unsafe_call_kills_a_capture_unless_the_thread_is_relaxed(void **s
     ASSERT_OK(sim.cu.cuGraphDestroy(graph));
 }
 
-static void branches_of_a_graph_that_share_memory_are_a_race(void **state)
+TEST(branches_of_a_graph_that_share_memory_are_a_race)
 {
     begin(1, FLW_SIM_RANDOM, false);
     CUstream a = make_stream();
@@ -260,7 +260,7 @@ static void add_one(flw_sim_launch *launch, void **parameters)
     }
 }
 
-static void a_kernel_runs_in_stream_order_and_its_unwritten_loads_are_named(void **state)
+TEST(a_kernel_runs_in_stream_order_and_its_unwritten_loads_are_named)
 {
     sim.register_twin("add_one", add_one);
     for (uint64_t seed = 1; seed <= 10; seed++) {
@@ -292,7 +292,7 @@ static void a_kernel_runs_in_stream_order_and_its_unwritten_loads_are_named(void
     }
 }
 
-static void pool_memory_is_reused_in_stream_order_and_guarded_after_its_free(void **state)
+TEST(pool_memory_is_reused_in_stream_order_and_guarded_after_its_free)
 {
     for (uint64_t seed = 1; seed <= 10; seed++) {
         begin(seed, FLW_SIM_RANDOM, false);
@@ -318,7 +318,7 @@ static void pool_memory_is_reused_in_stream_order_and_guarded_after_its_free(voi
     }
 }
 
-static void planned_faults_strike_the_nth_call_and_sticky_ones_stay(void **state)
+TEST(planned_faults_strike_the_nth_call_and_sticky_ones_stay)
 {
     begin(1, FLW_SIM_RANDOM, false);
     CUdeviceptr at;
@@ -333,7 +333,7 @@ static void planned_faults_strike_the_nth_call_and_sticky_ones_stay(void **state
     ASSERT_CU(sim.cu.cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
 }
 
-static void a_driver_may_want_a_context_where_none_is_needed(void **state)
+TEST(a_driver_may_want_a_context_where_none_is_needed)
 {
     flw_sim_config config = flw_sim_config_default(1);
     for (config.wants_context = 0; config.wants_context < 2; config.wants_context++) {
@@ -351,7 +351,7 @@ static void a_driver_may_want_a_context_where_none_is_needed(void **state)
     }
 }
 
-static void the_clock_completes_work_after_its_lag_and_counts_waits(void **state)
+TEST(the_clock_completes_work_after_its_lag_and_counts_waits)
 {
     begin(1, FLW_SIM_CLOCK, false);
     CUstream a = make_stream();
@@ -375,7 +375,7 @@ static void expect_host_waits(uint64_t count, uint64_t ns)
     assert_int_equal(ledger.host_wait_ns, ns);
 }
 
-static void the_ledger_counts_where_the_host_stops(void **state)
+TEST(the_ledger_counts_where_the_host_stops)
 {
     CUdeviceptr memory;
     unsigned word;
@@ -415,7 +415,7 @@ static void the_ledger_counts_where_the_host_stops(void **state)
 }
 
 /* An allocator that queries the oldest event at each request is not a waiting host. */
-static void questions_with_work_or_time_between_them_do_not_move_the_clock(void **state)
+TEST(questions_with_work_or_time_between_them_do_not_move_the_clock)
 {
     for (unsigned is_time = 0; is_time < 2; is_time++) {
         begin(1, FLW_SIM_CLOCK, false);
@@ -435,7 +435,7 @@ static void questions_with_work_or_time_between_them_do_not_move_the_clock(void 
     }
 }
 
-static void a_host_that_asks_on_and_on_lets_the_clock_move(void **state)
+TEST(a_host_that_asks_on_and_on_lets_the_clock_move)
 {
     begin(1, FLW_SIM_CLOCK, false);
     CUstream stream = make_stream();
@@ -491,7 +491,7 @@ static void expect_return_in_both(CUstream stream, CUresult result)
     ASSERT_OK(sim.cu.cuStreamSynchronize(stream));
 }
 
-static void a_fork_in_a_host_function_or_a_kernel_returns_in_both(void **state)
+TEST(a_fork_in_a_host_function_or_a_kernel_returns_in_both)
 {
     sim.register_twin("fork_in_kernel", fork_in_kernel);
     for (int schedule = FLW_SIM_RANDOM; schedule <= FLW_SIM_CLOCK; schedule++) {
@@ -513,28 +513,4 @@ static void a_fork_in_a_host_function_or_a_kernel_returns_in_both(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unordered_writes_are_a_race_under_every_schedule),
-        cmocka_unit_test(a_wait_on_an_event_orders_and_a_later_record_does_not),
-        cmocka_unit_test(readers_may_overlap_each_other_but_not_a_writer),
-        cmocka_unit_test(what_the_host_saw_complete_orders_what_it_gives_later),
-        cmocka_unit_test(the_legacy_stream_orders_blocking_streams_only),
-        cmocka_unit_test(a_full_queue_runs_the_scheduler_and_nothing_else_does),
-        cmocka_unit_test(host_functions_run_in_order_and_may_not_call_the_driver),
-        cmocka_unit_test(work_behind_a_host_function_waits_for_its_return),
-        cmocka_unit_test(an_unsafe_call_kills_a_capture_unless_the_thread_is_relaxed),
-        cmocka_unit_test(branches_of_a_graph_that_share_memory_are_a_race),
-        cmocka_unit_test(a_kernel_runs_in_stream_order_and_its_unwritten_loads_are_named),
-        cmocka_unit_test(pool_memory_is_reused_in_stream_order_and_guarded_after_its_free),
-        cmocka_unit_test(planned_faults_strike_the_nth_call_and_sticky_ones_stay),
-        cmocka_unit_test(a_driver_may_want_a_context_where_none_is_needed),
-        cmocka_unit_test(the_clock_completes_work_after_its_lag_and_counts_waits),
-        cmocka_unit_test(the_ledger_counts_where_the_host_stops),
-        cmocka_unit_test(questions_with_work_or_time_between_them_do_not_move_the_clock),
-        cmocka_unit_test(a_host_that_asks_on_and_on_lets_the_clock_move),
-        cmocka_unit_test(a_fork_in_a_host_function_or_a_kernel_returns_in_both),
-    };
-    return cmocka_run_group_tests(tests, open_driver, close_driver);
-}
+FLW_TEST_MAIN(open_driver, close_driver)

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void unmapping_under_unfinished_work_is_found(void **state)
+TEST(unmapping_under_unfinished_work_is_found)
 {
     for (int schedule = FLW_SIM_CLOCK; schedule <= FLW_SIM_HELD; schedule++) {
         begin(1, (flw_sim_schedule)schedule, false);
@@ -29,7 +29,7 @@ static void unmapping_under_unfinished_work_is_found(void **state)
     }
 }
 
-static void touching_what_is_not_mapped_is_found_and_sticks(void **state)
+TEST(touching_what_is_not_mapped_is_found_and_sticks)
 {
     begin(1, FLW_SIM_CLOCK, false);
     CUdeviceptr at;
@@ -41,7 +41,7 @@ static void touching_what_is_not_mapped_is_found_and_sticks(void **state)
     ASSERT_CU(sim.cu.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-static void a_handle_keeps_its_contents_when_it_moves(void **state)
+TEST(a_handle_keeps_its_contents_when_it_moves)
 {
     begin(1, FLW_SIM_RANDOM, true);
     CUmemGenericAllocationHandle handle;
@@ -66,7 +66,7 @@ static void a_handle_keeps_its_contents_when_it_moves(void **state)
     assert_non_null(strstr(sim.violation(0), "unwritten"));
 }
 
-static void an_exported_handle_imports_as_the_same_memory(void **state)
+TEST(an_exported_handle_imports_as_the_same_memory)
 {
     begin(1, FLW_SIM_RANDOM, true);
     CUmemGenericAllocationHandle handle;
@@ -116,7 +116,7 @@ static int use_in_child(int file)
     return flw_sim_read_ledger(&sim).given_bytes == 0 ? 0 : 5; /* the exporter pays */
 }
 
-static void another_process_sees_the_bytes_of_an_exported_handle(void **state)
+TEST(another_process_sees_the_bytes_of_an_exported_handle)
 {
     begin(1, FLW_SIM_RANDOM, true);
     CUmemGenericAllocationHandle handle;
@@ -161,7 +161,7 @@ static int signal_of_touch(uint64_t address, bool is_write)
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-static void the_profile_gives_contents_to_default_worlds_alone(void **state)
+TEST(the_profile_gives_contents_to_default_worlds_alone)
 {
     static const flw_sim_config own = {.struct_size = sizeof own};
     assert_int_equal(sim.play("contents", NULL, 0), 1);
@@ -179,7 +179,7 @@ static void the_profile_gives_contents_to_default_worlds_alone(void **state)
 }
 
 /* Though a device may read the host's: with and without. */
-static void the_host_cannot_touch_what_is_the_devices(void **state)
+TEST(the_host_cannot_touch_what_is_the_devices)
 {
     static const char *const profiles[] = {NULL, "host-pageable"};
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -204,7 +204,7 @@ static void the_host_cannot_touch_what_is_the_devices(void **state)
     assert_int_equal(sim.play(NULL, NULL, 0), 1);
 }
 
-static void dead_handles_and_addresses_come_back_at_once(void **state)
+TEST(dead_handles_and_addresses_come_back_at_once)
 {
     begin(1, FLW_SIM_RANDOM, false);
     CUstream stream = make_stream();
@@ -225,7 +225,7 @@ static void dead_handles_and_addresses_come_back_at_once(void **state)
     ASSERT_CU(sim.cu.cuMemFree_v2(next + 512), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void what_is_given_is_listed_by_address(void **state)
+TEST(what_is_given_is_listed_by_address)
 {
     begin(1, FLW_SIM_RANDOM, false);
     assert_int_equal(sim.get_extents(0, NULL, 0), 0);
@@ -270,7 +270,7 @@ static void what_is_given_is_listed_by_address(void **state)
 }
 
 /* Whatever the kernel gives: older ones, and emulators, begin anything at any page. */
-static void pinned_memory_of_whole_huge_pages_begins_at_one(void **state)
+TEST(pinned_memory_of_whole_huge_pages_begins_at_one)
 {
     const size_t huge = 2u << 20;
     begin(1, FLW_SIM_RANDOM, false);
@@ -289,19 +289,4 @@ static void pinned_memory_of_whole_huge_pages_begins_at_one(void **state)
     assert_int_equal(flw_sim_read_ledger(&sim).pinned_bytes, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unmapping_under_unfinished_work_is_found),
-        cmocka_unit_test(touching_what_is_not_mapped_is_found_and_sticks),
-        cmocka_unit_test(a_handle_keeps_its_contents_when_it_moves),
-        cmocka_unit_test(an_exported_handle_imports_as_the_same_memory),
-        cmocka_unit_test(another_process_sees_the_bytes_of_an_exported_handle),
-        cmocka_unit_test(the_profile_gives_contents_to_default_worlds_alone),
-        cmocka_unit_test(the_host_cannot_touch_what_is_the_devices),
-        cmocka_unit_test(dead_handles_and_addresses_come_back_at_once),
-        cmocka_unit_test(what_is_given_is_listed_by_address),
-        cmocka_unit_test(pinned_memory_of_whole_huge_pages_begins_at_one),
-    };
-    return cmocka_run_group_tests(tests, open_driver, close_driver);
-}
+FLW_TEST_MAIN(open_driver, close_driver)

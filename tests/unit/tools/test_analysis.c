@@ -126,7 +126,7 @@ static void make_bed(struct bed *bed)
     bed->analysis.distinct_size_count = 2;
 }
 
-static void a_analysis_that_agrees_with_itself_is_valid(void **state)
+TEST(a_analysis_that_agrees_with_itself_is_valid)
 {
     struct bed bed;
     make_bed(&bed);
@@ -149,7 +149,7 @@ static void a_analysis_that_agrees_with_itself_is_valid(void **state)
         }                                           \
     } while (0)
 
-static void every_breach_is_found(void **state)
+TEST(every_breach_is_found)
 {
     EXPECT_BREACH(bed.first_op[0] = 1);
     EXPECT_BREACH(bed.first_op[2] = 5);
@@ -288,7 +288,7 @@ static void expect_same(const struct heap *heap, struct flw_heapview *view)
     }
 }
 
-static void holes_are_those_of_a_byte_by_byte_count(void **state)
+TEST(holes_are_those_of_a_byte_by_byte_count)
 {
     const char *given = getenv("FALLOW_TEST_SEED");
     uint64_t seed = given == NULL ? 7 : strtoull(given, NULL, 10);
@@ -313,7 +313,7 @@ static void holes_are_those_of_a_byte_by_byte_count(void **state)
     flw_heapview_finish(&view);
 }
 
-static void a_frame_keeps_the_largest_blocks(void **state)
+TEST(a_frame_keeps_the_largest_blocks)
 {
     size_t count = FLW_ANALYSIS_RECTANGLES + 500;
     struct flw_trace_block *blocks = calloc(count, sizeof *blocks);
@@ -355,7 +355,7 @@ static void a_frame_keeps_the_largest_blocks(void **state)
     free(addresses);
 }
 
-static void sizes_fall_into_bins_by_powers_of_two(void **state)
+TEST(sizes_fall_into_bins_by_powers_of_two)
 {
     assert_int_equal(flw_analysis_size_bin(1), 0);
     assert_int_equal(flw_analysis_size_bin(2), 1);
@@ -365,14 +365,4 @@ static void sizes_fall_into_bins_by_powers_of_two(void **state)
     assert_int_equal(flw_analysis_size_bin(UINT64_MAX), FLW_ANALYSIS_SIZE_BINS - 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_analysis_that_agrees_with_itself_is_valid),
-        cmocka_unit_test(every_breach_is_found),
-        cmocka_unit_test(holes_are_those_of_a_byte_by_byte_count),
-        cmocka_unit_test(a_frame_keeps_the_largest_blocks),
-        cmocka_unit_test(sizes_fall_into_bins_by_powers_of_two),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -111,7 +111,7 @@ static void expect_exact_counts(flw_bench_shape *shape, struct flw_bench_options
     assert_int_equal(low.failures + high.failures, 0);
 }
 
-static void two_counts_differ_by_exactly_that_many_operations(void **state)
+TEST(two_counts_differ_by_exactly_that_many_operations)
 {
     struct flw_bench_options options = make_options(0);
     expect_exact_counts(flw_bench_pair, options);
@@ -131,7 +131,7 @@ static void two_counts_differ_by_exactly_that_many_operations(void **state)
     expect_exact_counts(flw_bench_streams, options);
 }
 
-static void what_stays_deferred_and_what_is_timed_are_used_by_streams_of_their_own(void **state)
+TEST(what_stays_deferred_and_what_is_timed_are_used_by_streams_of_their_own)
 {
     struct flw_bench_options options = make_options(640);
     options.warm_count = 64;
@@ -143,7 +143,7 @@ static void what_stays_deferred_and_what_is_timed_are_used_by_streams_of_their_o
     assert_int_equal(tally.failures, 0);
 }
 
-static void a_sized_pair_frees_with_the_size_that_was_asked_for(void **state)
+TEST(a_sized_pair_frees_with_the_size_that_was_asked_for)
 {
     struct flw_bench_options options = make_options(50);
     options.is_sized = true;
@@ -153,7 +153,7 @@ static void a_sized_pair_frees_with_the_size_that_was_asked_for(void **state)
     assert_int_equal(tally.sized_bytes, 4096);
 }
 
-static void every_failed_call_is_counted(void **state)
+TEST(every_failed_call_is_counted)
 {
     struct flw_bench_options options = make_options(50);
     for (uint64_t at = 1; at <= 57; at++) {
@@ -163,7 +163,7 @@ static void every_failed_call_is_counted(void **state)
     }
 }
 
-static void replacing_loops_follow_the_steps(void **state)
+TEST(replacing_loops_follow_the_steps)
 {
     struct flw_bench_step list[2] = {{512, 1, 0}, {1024, 0, 0}};
     struct tally tally = {0};
@@ -179,7 +179,7 @@ static void replacing_loops_follow_the_steps(void **state)
 
 /* ---- steps ---- */
 
-static void sizes_are_in_the_range_of_their_distribution(void **state)
+TEST(sizes_are_in_the_range_of_their_distribution)
 {
     struct flw_bench_options options = make_options(1);
     uint64_t seed = flw_test_seed("sizes"), least = UINT64_MAX, most = 0, large = 0;
@@ -200,7 +200,7 @@ static void sizes_are_in_the_range_of_their_distribution(void **state)
     assert_true(least < 1024 && most > (uint64_t)60 << 20);
 }
 
-static void steps_stay_inside_slots_and_streams(void **state)
+TEST(steps_stay_inside_slots_and_streams)
 {
     static const uint64_t slot_counts[] = {1, 64, 100, 8192, 8193, 100000};
     struct flw_bench_options options = make_options(1);
@@ -224,7 +224,7 @@ static void steps_stay_inside_slots_and_streams(void **state)
 
 /* ---- report ---- */
 
-static void the_median_is_the_middle(void **state)
+TEST(the_median_is_the_middle)
 {
     double odd[] = {5, 1, 3}, even[] = {4, 1, 3, 2};
     assert_true(flw_median(odd, 3) == 3);
@@ -268,7 +268,7 @@ static void expect_status(const char *const *lines, int expected)
     }
 }
 
-static void mistakes_on_the_command_line_are_refused(void **state)
+TEST(mistakes_on_the_command_line_are_refused)
 {
     static const char *const lines[] = {
         "",
@@ -318,7 +318,7 @@ static void mistakes_on_the_command_line_are_refused(void **state)
     expect_status(lines, 2);
 }
 
-static void every_shape_runs_on_the_empty_library(void **state)
+TEST(every_shape_runs_on_the_empty_library)
 {
     static const char *const lines[] = {
         "--help",
@@ -365,7 +365,7 @@ static double figure_on_pool(flw_bench_shape *shape, struct flw_bench_options op
 }
 
 /* After many more blocks than the queue between the two has room for. */
-static void what_one_thread_allocates_and_another_frees_holds_at_most_twice_the_live(void **state)
+TEST(what_one_thread_allocates_and_another_frees_holds_at_most_twice_the_live)
 {
     struct flw_bench_options options = make_options(600000);
     options.sizes = FLW_BENCH_SIZE_SMALL;
@@ -381,13 +381,13 @@ static void what_one_thread_allocates_and_another_frees_holds_at_most_twice_the_
     }
 }
 
-static void a_lease_makes_no_driver_call_and_no_pool_call(void **state)
+TEST(a_lease_makes_no_driver_call_and_no_pool_call)
 {
     assert_true(figure_on_pool(flw_bench_lease, make_options(1000), "lease_driver_calls") == 0);
     assert_true(figure_on_pool(flw_bench_lease, make_options(1000), "lease_pool_calls") == 0);
 }
 
-static void every_shape_runs_on_the_pool(void **state)
+TEST(every_shape_runs_on_the_pool)
 {
     static const char *const lines[] = {
         "pair --count 500 --warm 100",
@@ -412,22 +412,4 @@ static void every_shape_runs_on_the_pool(void **state)
     expect_status(no_file, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_counts_differ_by_exactly_that_many_operations),
-        cmocka_unit_test(what_stays_deferred_and_what_is_timed_are_used_by_streams_of_their_own),
-        cmocka_unit_test(a_sized_pair_frees_with_the_size_that_was_asked_for),
-        cmocka_unit_test(every_failed_call_is_counted),
-        cmocka_unit_test(replacing_loops_follow_the_steps),
-        cmocka_unit_test(sizes_are_in_the_range_of_their_distribution),
-        cmocka_unit_test(steps_stay_inside_slots_and_streams),
-        cmocka_unit_test(the_median_is_the_middle),
-        cmocka_unit_test(mistakes_on_the_command_line_are_refused),
-        cmocka_unit_test(every_shape_runs_on_the_empty_library),
-        cmocka_unit_test(what_one_thread_allocates_and_another_frees_holds_at_most_twice_the_live),
-        cmocka_unit_test(a_lease_makes_no_driver_call_and_no_pool_call),
-        cmocka_unit_test(every_shape_runs_on_the_pool),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -26,7 +26,7 @@ static const struct flw_kernel_case *find_case(const char *module, const char *v
     return NULL;
 }
 
-static void every_kernel_has_a_case(void **state)
+TEST(every_kernel_has_a_case)
 {
     const struct flw_kernel_module *module;
 #define X(name) (void)find_case(#name, NULL, &module);
@@ -35,7 +35,7 @@ static void every_kernel_has_a_case(void **state)
 }
 
 /* Bytes computed from the shapes by hand. */
-static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
+TEST(cases_at_full_size_move_the_bytes_of_their_shapes)
 {
     static const struct {
         const char *module, *variant;
@@ -73,7 +73,7 @@ static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
         fallow_workspace_need need;
         assert_true(flw_kernel_call_make(&call, module, of, &bench, true));
         fallow_workspace_need_init(&need);
-        assert_int_equal(module->query(call.params, &need), FALLOW_OK);
+        assert_ok(module->query(call.params, &need));
         if (need.read_bytes + need.write_bytes != rows[i].bytes) {
             fail_msg("%s, %s: %llu bytes, not %llu", module->name, of->variant,
                      (unsigned long long)(need.read_bytes + need.write_bytes),
@@ -82,7 +82,7 @@ static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
     }
 }
 
-static void every_case_runs_on_the_simulated_device_under_a_name_of_its_own(void **state)
+TEST(every_case_runs_on_the_simulated_device_under_a_name_of_its_own)
 {
     if (command_run("$F bench kernels") != 0) {
         fail_msg("%s%s", out_text, error_text);
@@ -98,7 +98,7 @@ static void every_case_runs_on_the_simulated_device_under_a_name_of_its_own(void
     }
 }
 
-static void the_json_is_one_object_with_every_size(void **state)
+TEST(the_json_is_one_object_with_every_size)
 {
     command_expect("$F bench kernels --only combine --json");
     assert_int_equal(strncmp(out_text, "{\"bench\":\"kernels\"", 18), 0);
@@ -111,7 +111,7 @@ static void the_json_is_one_object_with_every_size(void **state)
     assert_non_null(strstr(out_text, "\"failures\":0,"));
 }
 
-static void mistakes_on_the_command_line_are_refused(void **state)
+TEST(mistakes_on_the_command_line_are_refused)
 {
     command_expect_error("$F bench kernels --only nothing", 2, "no module 'nothing'");
     command_expect_error("$F bench kernels --device x", 2, "--device 'x'");
@@ -140,7 +140,7 @@ static void open_bench(struct flw_bench *bench)
     }
 }
 
-static void a_call_without_its_memory_is_broken_and_says_so(void **state)
+TEST(a_call_without_its_memory_is_broken_and_says_so)
 {
     const struct flw_kernel_module module = {
         .name = "broken", .make = make_broken, .sizes = {{"gigabytes", 1024}}};
@@ -159,7 +159,7 @@ static void a_call_without_its_memory_is_broken_and_says_so(void **state)
 }
 
 /* An input that was never written: the rule checker detects the read, and the bed reports the fault. */
-static void a_call_that_reads_unwritten_bytes_is_told(void **state)
+TEST(a_call_that_reads_unwritten_bytes_is_told)
 {
     const struct flw_kernel_module *module;
     const struct flw_kernel_case *of = find_case("cu_seqlens", "decode", &module);
@@ -169,7 +169,7 @@ static void a_call_that_reads_unwritten_bytes_is_told(void **state)
     assert_true(flw_kernel_call_make(&call, module, of, &bench, false));
     void *unwritten = flw_kernel_output(&call, 65536);
     memcpy(call.params + sizeof(size_t), &unwritten, sizeof unwritten); /* params.lengths */
-    assert_int_equal(module->launch(bench.kernels, call.params, bench.streams[0]), FALLOW_OK);
+    assert_ok(module->launch(bench.kernels, call.params, bench.streams[0]));
     assert_false(flw_kernel_wait(&bench));
     flw_test_expect_in(bench.message, "lengths");
     assert_true(flw_kernel_wait(&bench)); /* reported once: the next call is another */
@@ -178,16 +178,4 @@ static void a_call_that_reads_unwritten_bytes_is_told(void **state)
     flw_bench_close(&bench);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kernel_has_a_case),
-        cmocka_unit_test(cases_at_full_size_move_the_bytes_of_their_shapes),
-        cmocka_unit_test(every_case_runs_on_the_simulated_device_under_a_name_of_its_own),
-        cmocka_unit_test(the_json_is_one_object_with_every_size),
-        cmocka_unit_test(mistakes_on_the_command_line_are_refused),
-        cmocka_unit_test(a_call_without_its_memory_is_broken_and_says_so),
-        cmocka_unit_test(a_call_that_reads_unwritten_bytes_is_told),
-    };
-    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
-}
+FLW_TEST_MAIN(command_make_folder, command_remove_folder)

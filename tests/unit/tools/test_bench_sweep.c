@@ -16,7 +16,7 @@ static fallow_status asking_alloc(void *pool, size_t size_bytes, fallow_stream s
 {
     struct flw_bench *bench = pool;
     CUdeviceptr address = 0;
-    assert_int_equal(bench->driver->cuMemAlloc_v2(&address, size_bytes), CUDA_SUCCESS);
+    assert_ok(bench->driver->cuMemAlloc_v2(&address, size_bytes));
     busy_count += bench->driver->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
     *out_ptr = (void *)(uintptr_t)address;
     return FALLOW_OK;
@@ -27,12 +27,12 @@ static fallow_status asking_free(void *pool, void *ptr, fallow_stream stream)
     struct flw_bench *bench = pool;
     CUevent event = NULL;
     busy_count += bench->driver->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
-    assert_int_equal(bench->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
-    assert_int_equal(bench->driver->cuEventRecord(event, stream), CUDA_SUCCESS);
-    assert_int_equal(bench->driver->cuStreamWaitEvent(bench->streams[0], event, 0), CUDA_SUCCESS);
-    assert_int_equal(bench->driver->cuEventSynchronize(event), CUDA_SUCCESS);
-    assert_int_equal(bench->driver->cuEventDestroy_v2(event), CUDA_SUCCESS);
-    assert_int_equal(bench->driver->cuMemFree_v2((CUdeviceptr)(uintptr_t)ptr), CUDA_SUCCESS);
+    assert_ok(bench->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    assert_ok(bench->driver->cuEventRecord(event, stream));
+    assert_ok(bench->driver->cuStreamWaitEvent(bench->streams[0], event, 0));
+    assert_ok(bench->driver->cuEventSynchronize(event));
+    assert_ok(bench->driver->cuEventDestroy_v2(event));
+    assert_ok(bench->driver->cuMemFree_v2((CUdeviceptr)(uintptr_t)ptr));
     return FALLOW_OK;
 }
 
@@ -77,7 +77,7 @@ static struct flw_bench_options make_sweep(const struct flw_bench_policy *policy
                                       .device = -1};
 }
 
-static void a_sweep_has_a_row_for_each_combination(void **state)
+TEST(a_sweep_has_a_row_for_each_combination)
 {
     struct flw_bench_options options = make_sweep(flw_bench_policy_find("fallow"));
     struct flw_bench bench = {.options = &options};
@@ -100,7 +100,7 @@ static void a_sweep_has_a_row_for_each_combination(void **state)
     flw_bench_close(&bench);
 }
 
-static void a_row_counts_what_the_driver_was_asked_for(void **state)
+TEST(a_row_counts_what_the_driver_was_asked_for)
 {
     static const struct {
         const char *key;
@@ -127,7 +127,7 @@ static void a_row_counts_what_the_driver_was_asked_for(void **state)
 
 /* On one stream: each block's own work is under way at the free, and is done by the time of the next allocation, since
  * the event after that work is waited for. */
-static void a_lag_leaves_work_under_way(void **state)
+TEST(a_lag_leaves_work_under_way)
 {
     struct flw_bench_options options = make_sweep(&asking_policy);
     struct flw_bench bench = {.options = &options};
@@ -145,7 +145,7 @@ static void a_lag_leaves_work_under_way(void **state)
     flw_bench_close(&bench);
 }
 
-static void more_beside_than_the_device_has_is_an_error(void **state)
+TEST(more_beside_than_the_device_has_is_an_error)
 {
     struct flw_bench_options options = make_sweep(flw_bench_policy_find("fallow"));
     struct flw_bench bench = {.options = &options};
@@ -159,13 +159,4 @@ static void more_beside_than_the_device_has_is_an_error(void **state)
     flw_bench_close(&bench);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sweep_has_a_row_for_each_combination),
-        cmocka_unit_test(a_row_counts_what_the_driver_was_asked_for),
-        cmocka_unit_test(a_lag_leaves_work_under_way),
-        cmocka_unit_test(more_beside_than_the_device_has_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -77,7 +77,7 @@ static void admit(const flw_sim_config *config)
     void *address = control("flw_sim_reset");
     memcpy(&reset, &address, sizeof reset);
     reset(config);
-    assert_int_equal(doctor.driver.cuInit(0), CUDA_SUCCESS);
+    assert_ok(doctor.driver.cuInit(0));
 }
 
 static void dismiss(void)
@@ -110,7 +110,7 @@ static uint64_t count_alive(void)
            ledger.stream_count + ledger.event_count + ledger.reserved_address_bytes;
 }
 
-static void a_whole_device_gets_every_finding_and_no_advice(void **state)
+TEST(a_whole_device_gets_every_finding_and_no_advice)
 {
     flw_sim_config config = {.struct_size = sizeof config, .schedule = FLW_SIM_CLOCK};
     admit(&config);
@@ -142,7 +142,7 @@ static void a_whole_device_gets_every_finding_and_no_advice(void **state)
     dismiss();
 }
 
-static void a_device_without_virtual_memory_is_told_of_slabs(void **state)
+TEST(a_device_without_virtual_memory_is_told_of_slabs)
 {
     flw_sim_config config = {.struct_size = sizeof config,
                              .schedule = FLW_SIM_CLOCK,
@@ -180,7 +180,7 @@ static void admit_with(const char *profiles)
     admit(&config);
 }
 
-static void the_simulated_drivers_profile_is_named(void **state)
+TEST(the_simulated_drivers_profile_is_named)
 {
     static const struct {
         const char *profiles, *says;
@@ -194,7 +194,7 @@ static void the_simulated_drivers_profile_is_named(void **state)
     }
 }
 
-static void what_a_pool_is_refused_is_a_finding(void **state)
+TEST(what_a_pool_is_refused_is_a_finding)
 {
     flw_sim_config config = {.struct_size = sizeof config, .schedule = FLW_SIM_CLOCK};
     admit(&config);
@@ -211,7 +211,7 @@ static void what_a_pool_is_refused_is_a_finding(void **state)
     dismiss();
 }
 
-static void a_device_that_is_not_there_is_named(void **state)
+TEST(a_device_that_is_not_there_is_named)
 {
     flw_sim_config config = {.struct_size = sizeof config, .device_count = 2};
     admit(&config);
@@ -223,7 +223,7 @@ static void a_device_that_is_not_there_is_named(void **state)
 }
 
 /* Every call of the doctor fails once; the doctor must continue, report the failure, and leak nothing. */
-static void every_failing_call_becomes_a_line_and_leaves_nothing(void **state)
+TEST(every_failing_call_becomes_a_line_and_leaves_nothing)
 {
     static const char *const entries[] = {
         "cuDeviceGetCount", "cuDeviceGetName", "cuDeviceTotalMem_v2", "cuDevicePrimaryCtxRetain",
@@ -272,7 +272,7 @@ static int run_command(char *first, char *second)
     return status;
 }
 
-static void without_a_driver_it_says_so(void **state)
+TEST(without_a_driver_it_says_so)
 {
     char name[] = "--driver=/nonexistent/libcuda.so", json[] = "--json";
     assert_int_equal(run_command(name, NULL), 1);
@@ -282,7 +282,7 @@ static void without_a_driver_it_says_so(void **state)
     assert_non_null(strstr(printed, "\"advice\":["));
 }
 
-static void the_simulated_device_is_called_simulated(void **state)
+TEST(the_simulated_device_is_called_simulated)
 {
     char device[] = "--device=sim", json[] = "--json";
     flw_sim_config config = {.struct_size = sizeof config};
@@ -314,7 +314,7 @@ static void *load_default_driver(void)
     return object;
 }
 
-static void a_script_learns_from_the_status_whether_a_device_can_be_used(void **state)
+TEST(a_script_learns_from_the_status_whether_a_device_can_be_used)
 {
     static const struct {
         const char *entry;
@@ -341,7 +341,7 @@ static void a_script_learns_from_the_status_whether_a_device_can_be_used(void **
     dlclose(object);
 }
 
-static void mistakes_on_the_command_line_are_refused(void **state)
+TEST(mistakes_on_the_command_line_are_refused)
 {
     char bad[] = "--device=x", unknown[] = "--frobnicate", word[] = "word", help[] = "--help";
     assert_int_equal(run_command(bad, NULL), 2);
@@ -350,19 +350,4 @@ static void mistakes_on_the_command_line_are_refused(void **state)
     assert_int_equal(run_command(help, NULL), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_device_gets_every_finding_and_no_advice),
-        cmocka_unit_test(a_device_without_virtual_memory_is_told_of_slabs),
-        cmocka_unit_test(the_simulated_drivers_profile_is_named),
-        cmocka_unit_test(what_a_pool_is_refused_is_a_finding),
-        cmocka_unit_test(a_device_that_is_not_there_is_named),
-        cmocka_unit_test(every_failing_call_becomes_a_line_and_leaves_nothing),
-        cmocka_unit_test(without_a_driver_it_says_so),
-        cmocka_unit_test(the_simulated_device_is_called_simulated),
-        cmocka_unit_test(a_script_learns_from_the_status_whether_a_device_can_be_used),
-        cmocka_unit_test(mistakes_on_the_command_line_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

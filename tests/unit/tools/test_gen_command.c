@@ -5,7 +5,7 @@
  */
 #include "support/test_command.h"
 
-static void help_has_an_example_of_each_generator_that_works(void **state)
+TEST(help_has_an_example_of_each_generator_that_works)
 {
     command_expect("fallow gen --help");
     command_expect("for g in $(fallow gen --help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
@@ -15,28 +15,28 @@ static void help_has_an_example_of_each_generator_that_works(void **state)
     assert_string_equal(error_text, "");
 }
 
-static void the_list_has_every_scenario(void **state)
+TEST(the_list_has_every_scenario)
 {
     command_expect_text("fallow gen adversarial --list",
                         "sawtooth\npin-small-between-large\ncomb-free\n"
                         "alternating-streams\nhalf-max\nbatch-size-change\n");
 }
 
-static void a_bare_word_names_the_scenario(void **state)
+TEST(a_bare_word_names_the_scenario)
 {
     command_expect("fallow gen adversarial comb-free --cycles 2 --size 256M -o a && "
                    "fallow gen adversarial --size 268435456 --scenario comb-free --cycles 2 "
                    ">b && cmp a b");
 }
 
-static void the_command_in_the_header_makes_the_same_bytes(void **state)
+TEST(the_command_in_the_header_makes_the_same_bytes)
 {
     command_expect("fallow gen random multi-stream --count 90 --seed 12 -o a && "
                    "fallow $(sed -n 's/^command fallow //p' a) -o b && cmp a b && "
                    "fallow gen random multi-stream --count 90 --seed 13 -o b && ! cmp -s a b");
 }
 
-static void the_name_decides_the_form(void **state)
+TEST(the_name_decides_the_form)
 {
     command_expect("o='gen random --count 60'; fallow $o -o a.ftext 2>log && "
                    "fallow $o -o a.ftrace 2>log && "
@@ -44,7 +44,7 @@ static void the_name_decides_the_form(void **state)
                    "cmp a.ftext b.ftext && ! cmp -s a.ftext a.ftrace");
 }
 
-static void wrong_options_are_named_in_one_line(void **state)
+TEST(wrong_options_are_named_in_one_line)
 {
     command_expect_error("fallow gen nix", 2, "no generator 'nix'; fallow gen --help");
     command_expect_error("fallow gen random --foo 3", 2,
@@ -74,7 +74,7 @@ static void wrong_options_are_named_in_one_line(void **state)
     command_expect_error("fallow gen random >/dev/full", 1, "cannot write");
 }
 
-static void a_failure_leaves_no_file(void **state)
+TEST(a_failure_leaves_no_file)
 {
     command_expect_text("mkdir d && fallow gen random --count 0 -o d/x; ls d", "");
 }
@@ -106,7 +106,7 @@ static const char *const generated[] = {
 };
 #define GENERATED (sizeof generated / sizeof *generated)
 
-static void what_is_read_is_not_replaced(void **state)
+TEST(what_is_read_is_not_replaced)
 {
     static const char requests[] =
         "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 20}\n";
@@ -119,7 +119,7 @@ static void what_is_read_is_not_replaced(void **state)
     command_expect("cmp requests kept && test -L link");
 }
 
-static void every_generated_trace_is_the_same_as_text_and_as_a_file(void **state)
+TEST(every_generated_trace_is_the_same_as_text_and_as_a_file)
 {
     char line[640];
     for (size_t i = 0; i < GENERATED; i++) {
@@ -151,30 +151,11 @@ static void replayed(const char *arguments)
     assert_int_equal(policies, 2);
 }
 
-static void every_generated_trace_replays(void **state)
+TEST(every_generated_trace_replays)
 {
     for (size_t i = 0; i < GENERATED; i++) {
         replayed(generated[i]);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(help_has_an_example_of_each_generator_that_works),
-        cmocka_unit_test(the_list_has_every_scenario),
-        cmocka_unit_test(a_bare_word_names_the_scenario),
-        cmocka_unit_test(the_command_in_the_header_makes_the_same_bytes),
-        cmocka_unit_test(the_name_decides_the_form),
-        cmocka_unit_test(wrong_options_are_named_in_one_line),
-        cmocka_unit_test(a_failure_leaves_no_file),
-        cmocka_unit_test(what_is_read_is_not_replaced),
-        cmocka_unit_test(every_generated_trace_is_the_same_as_text_and_as_a_file),
-        cmocka_unit_test(every_generated_trace_replays),
-    };
-    if (getenv("FALLOW_COMMAND") == NULL) {
-        fprintf(stderr, "FALLOW_COMMAND names no fallow command\n");
-        return FLW_TEST_SKIPPED;
-    }
-    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
-}
+FLW_TEST_MAIN(command_make_folder, command_remove_folder)

@@ -50,13 +50,13 @@ static uint64_t measure(void)
     return flw_packing_measure(&bed.program, bed.lives);
 }
 
-static void a_program_without_blocks_needs_nothing(void **state)
+TEST(a_program_without_blocks_needs_nothing)
 {
     begin();
     assert_int_equal(measure(), 0);
 }
 
-static void blocks_that_never_meet_share_their_bytes(void **state)
+TEST(blocks_that_never_meet_share_their_bytes)
 {
     begin();
     take_back(allocate(100), 100);
@@ -67,7 +67,7 @@ static void blocks_that_never_meet_share_their_bytes(void **state)
 
 /* 2 + 2 are live, the first is freed, then 4 are allocated: without moving blocks, 6 are enough only if the block that
  * stays is at the bottom or on top. */
-static void a_planner_leaves_room_for_what_comes(void **state)
+TEST(a_planner_leaves_room_for_what_comes)
 {
     begin();
     uint32_t goes = allocate(2);
@@ -80,7 +80,7 @@ static void a_planner_leaves_room_for_what_comes(void **state)
     assert_int_equal(bed.peak_bytes, 6);
 }
 
-static void a_packing_lies_between_the_most_live_and_all_bytes(void **state)
+TEST(a_packing_lies_between_the_most_live_and_all_bytes)
 {
     uint64_t random = flw_test_seed("unit.packing");
     for (int round = 0; round < 20; round++) {
@@ -105,7 +105,7 @@ static void a_packing_lies_between_the_most_live_and_all_bytes(void **state)
     }
 }
 
-static void too_many_blocks_at_once_are_not_packed(void **state)
+TEST(too_many_blocks_at_once_are_not_packed)
 {
     begin();
     for (uint64_t i = 0; i < MOST_BLOCKS; i++) {
@@ -118,14 +118,4 @@ static void too_many_blocks_at_once_are_not_packed(void **state)
     assert_true(measure() == UINT64_MAX);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_program_without_blocks_needs_nothing),
-        cmocka_unit_test(blocks_that_never_meet_share_their_bytes),
-        cmocka_unit_test(a_planner_leaves_room_for_what_comes),
-        cmocka_unit_test(a_packing_lies_between_the_most_live_and_all_bytes),
-        cmocka_unit_test(too_many_blocks_at_once_are_not_packed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -39,7 +39,7 @@ static void expect_refused(const char *text, const char *expected)
     assert_string_equal(message, expected);
 }
 
-static void a_policy_without_settings_has_the_standard_values(void **state)
+TEST(a_policy_without_settings_has_the_standard_values)
 {
     assert_true(set(""));
     assert_string_equal(choice.policy.name, "base");
@@ -49,7 +49,7 @@ static void a_policy_without_settings_has_the_standard_values(void **state)
     assert_int_equal(flw_policy_value(&choice.policy, THRESHOLD), FLW_SETTING_ONE);
 }
 
-static void settings_are_read_by_kind_and_kept_in_the_name(void **state)
+TEST(settings_are_read_by_kind_and_kept_in_the_name)
 {
     assert_true(set("keep=3M,width=2,threshold=0.8"));
     assert_string_equal(choice.policy.name, "base:keep=3M,width=2,threshold=0.8");
@@ -66,7 +66,7 @@ static void settings_are_read_by_kind_and_kept_in_the_name(void **state)
     assert_int_equal(flw_policy_value(&choice.policy, KEEP), 0);
 }
 
-static void a_wrong_setting_is_named_with_what_is_allowed(void **state)
+TEST(a_wrong_setting_is_named_with_what_is_allowed)
 {
     static const char *const shares[] = {"0", "1", "0.", "0.0", "1.5", "-0.5", "0.1234567", "0.8x"};
     char text[64];
@@ -88,7 +88,7 @@ static void a_wrong_setting_is_named_with_what_is_allowed(void **state)
     }
 }
 
-static void a_value_of_any_length_leaves_one_line(void **state)
+TEST(a_value_of_any_length_leaves_one_line)
 {
     char text[512] = "keep=";
     memset(text + 5, '9', sizeof text - 6);
@@ -99,7 +99,7 @@ static void a_value_of_any_length_leaves_one_line(void **state)
     assert_true(strlen(message) < sizeof message);
 }
 
-static void a_list_is_cut_between_policies_and_not_between_settings(void **state)
+TEST(a_list_is_cut_between_policies_and_not_between_settings)
 {
     assert_int_equal(flw_policy_length("a"), 1);
     assert_int_equal(flw_policy_length("a,b"), 1);
@@ -110,14 +110,4 @@ static void a_list_is_cut_between_policies_and_not_between_settings(void **state
     assert_int_equal(flw_policy_length(""), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_policy_without_settings_has_the_standard_values),
-        cmocka_unit_test(settings_are_read_by_kind_and_kept_in_the_name),
-        cmocka_unit_test(a_wrong_setting_is_named_with_what_is_allowed),
-        cmocka_unit_test(a_value_of_any_length_leaves_one_line),
-        cmocka_unit_test(a_list_is_cut_between_policies_and_not_between_settings),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

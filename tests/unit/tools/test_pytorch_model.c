@@ -48,7 +48,7 @@ static void expect_reserved(uint64_t mib)
 
 /* --- expandable segments --- */
 
-static void a_segment_grows_by_granules_behind_its_free_end(void **state)
+TEST(a_segment_grows_by_granules_behind_its_free_end)
 {
     start(FLW_GIB, expandable());
     struct flw_pytorch_block *first = allocate(3 * FLW_MIB, 0);
@@ -63,7 +63,7 @@ static void a_segment_grows_by_granules_behind_its_free_end(void **state)
     stop(FLW_GIB);
 }
 
-static void small_blocks_and_other_streams_have_segments_of_their_own(void **state)
+TEST(small_blocks_and_other_streams_have_segments_of_their_own)
 {
     start(FLW_GIB, expandable());
     allocate(512, 0);
@@ -79,7 +79,7 @@ static void small_blocks_and_other_streams_have_segments_of_their_own(void **sta
     stop(FLW_GIB);
 }
 
-static void whole_granules_without_a_live_byte_go_back(void **state)
+TEST(whole_granules_without_a_live_byte_go_back)
 {
     start(FLW_GIB, expandable());
     struct flw_pytorch_block *first = allocate(15 * FLW_MIB, 0);
@@ -100,7 +100,7 @@ static void whole_granules_without_a_live_byte_go_back(void **state)
     stop(FLW_GIB);
 }
 
-static void a_hole_that_is_too_small_is_left_for_the_end(void **state)
+TEST(a_hole_that_is_too_small_is_left_for_the_end)
 {
     start(FLW_GIB, expandable());
     uint64_t base = allocate(20 * FLW_MIB, 0)->address;
@@ -118,7 +118,7 @@ static void a_hole_that_is_too_small_is_left_for_the_end(void **state)
     stop(FLW_GIB);
 }
 
-static void the_growing_end_is_kept_for_what_fits_nowhere_else(void **state)
+TEST(the_growing_end_is_kept_for_what_fits_nowhere_else)
 {
     start(FLW_GIB, expandable());
     uint64_t base = allocate(6 * FLW_MIB, 0)->address;
@@ -129,7 +129,7 @@ static void the_growing_end_is_kept_for_what_fits_nowhere_else(void **state)
     stop(FLW_GIB);
 }
 
-static void an_empty_segment_gives_its_addresses_back_too(void **state)
+TEST(an_empty_segment_gives_its_addresses_back_too)
 {
     start(FLW_GIB, expandable());
     struct flw_pytorch_block *block = allocate(100 * FLW_MIB, 0);
@@ -140,7 +140,7 @@ static void an_empty_segment_gives_its_addresses_back_too(void **state)
     stop(FLW_GIB);
 }
 
-static void a_full_device_unmaps_what_another_stream_left(void **state)
+TEST(a_full_device_unmaps_what_another_stream_left)
 {
     start(100 * FLW_MIB, expandable());
     struct flw_pytorch_block *block = allocate(80 * FLW_MIB, 0);
@@ -154,7 +154,7 @@ static void a_full_device_unmaps_what_another_stream_left(void **state)
 
 /* --- settings --- */
 
-static void a_private_pool_gives_nothing_back(void **state)
+TEST(a_private_pool_gives_nothing_back)
 {
     struct flw_pytorch_settings both[] = {flw_pytorch_standard, expandable()};
     for (size_t i = 0; i < 2; i++) {
@@ -173,7 +173,7 @@ static void a_private_pool_gives_nothing_back(void **state)
     }
 }
 
-static void blocks_above_the_largest_size_to_split_serve_their_like_only(void **state)
+TEST(blocks_above_the_largest_size_to_split_serve_their_like_only)
 {
     struct flw_pytorch_settings settings = flw_pytorch_standard;
     settings.max_split_bytes = 32 * FLW_MIB;
@@ -191,7 +191,7 @@ static void blocks_above_the_largest_size_to_split_serve_their_like_only(void **
     stop(FLW_GIB);
 }
 
-static void a_full_device_gives_unsplit_blocks_back_before_the_rest(void **state)
+TEST(a_full_device_gives_unsplit_blocks_back_before_the_rest)
 {
     struct flw_pytorch_settings settings = flw_pytorch_standard;
     settings.max_split_bytes = 32 * FLW_MIB;
@@ -209,7 +209,7 @@ static void a_full_device_gives_unsplit_blocks_back_before_the_rest(void **state
     stop(140 * FLW_MIB);
 }
 
-static void sizes_round_up_to_divisions_of_powers_of_two(void **state)
+TEST(sizes_round_up_to_divisions_of_powers_of_two)
 {
     static const struct {
         uint64_t divisions, bytes, rounded_bytes;
@@ -226,7 +226,7 @@ static void sizes_round_up_to_divisions_of_powers_of_two(void **state)
 }
 
 /* A free block's age is the number of later requests of the pool. */
-static void garbage_older_than_the_average_goes_before_a_segment_is_taken(void **state)
+TEST(garbage_older_than_the_average_goes_before_a_segment_is_taken)
 {
     struct flw_pytorch_settings settings = flw_pytorch_standard;
     settings.collect_bytes = 100 * FLW_MIB;
@@ -246,21 +246,4 @@ static void garbage_older_than_the_average_goes_before_a_segment_is_taken(void *
     stop(FLW_GIB);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_segment_grows_by_granules_behind_its_free_end),
-        cmocka_unit_test(small_blocks_and_other_streams_have_segments_of_their_own),
-        cmocka_unit_test(whole_granules_without_a_live_byte_go_back),
-        cmocka_unit_test(a_hole_that_is_too_small_is_left_for_the_end),
-        cmocka_unit_test(the_growing_end_is_kept_for_what_fits_nowhere_else),
-        cmocka_unit_test(an_empty_segment_gives_its_addresses_back_too),
-        cmocka_unit_test(a_full_device_unmaps_what_another_stream_left),
-        cmocka_unit_test(a_private_pool_gives_nothing_back),
-        cmocka_unit_test(blocks_above_the_largest_size_to_split_serve_their_like_only),
-        cmocka_unit_test(a_full_device_gives_unsplit_blocks_back_before_the_rest),
-        cmocka_unit_test(sizes_round_up_to_divisions_of_powers_of_two),
-        cmocka_unit_test(garbage_older_than_the_average_goes_before_a_segment_is_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

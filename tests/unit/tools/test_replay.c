@@ -20,9 +20,17 @@ static int make_folder(void **state)
     return 0;
 }
 
+/* Skip a test of the simulated device in a build without it or without liblzma. */
+static void need_demo(void)
+{
+    if (getenv("FALLOW_DEMO") == NULL) {
+        skip();
+    }
+}
+
 /* --- output --- */
 
-static void the_table_of_a_tiny_trace_is_as_written_here(void **state)
+TEST(the_table_of_a_tiny_trace_is_as_written_here)
 {
     command_expect("fallow replay tiny.ftext --policy recorded,bound");
     assert_string_equal(error_text, "");
@@ -84,7 +92,7 @@ static void expect_json(const char *text)
     flw_input_close(&input);
 }
 
-static void json_has_every_promised_key(void **state)
+TEST(json_has_every_promised_key)
 {
     static const char *const keys[] = {
         ("\"trace\": {\"events\": 7, \"allocs\": 3, \"peak_requested_bytes\": 8388608, "
@@ -115,7 +123,7 @@ static void json_has_every_promised_key(void **state)
     }
 }
 
-static void json_goes_to_a_file_beside_the_table(void **state)
+TEST(json_goes_to_a_file_beside_the_table)
 {
     command_expect("fallow replay tiny.ftext --policy bound --json result.json", "bound");
     command_read("result.json", out_text);
@@ -125,7 +133,7 @@ static void json_goes_to_a_file_beside_the_table(void **state)
     assert_null(strstr(out_text, "result.json.")); /* nothing temporary stays */
 }
 
-static void a_trace_is_read_from_standard_input_too(void **state)
+TEST(a_trace_is_read_from_standard_input_too)
 {
     command_expect("fallow replay - --policy bound < tiny.ftext", "bound ");
     command_expect("fallow report - --policy bound < tiny.ftext");
@@ -133,7 +141,7 @@ static void a_trace_is_read_from_standard_input_too(void **state)
     assert_non_null(strstr(error_text, "the file is empty"));
 }
 
-static void any_file_name_keeps_the_json_json(void **state)
+TEST(any_file_name_keeps_the_json_json)
 {
     command_expect("fallow replay tiny.ftext --policy bound >/dev/null; cp tiny.ftext "
                    "'a\"b\\c\td\303\251'; ls");
@@ -162,8 +170,9 @@ static const char *const allocating[] = {"fallow",  "fallow-memory-first", "driv
                                          "pytorch", "pytorch-expandable"};
 #define ALLOCATING_COUNT (sizeof allocating / sizeof *allocating)
 
-static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **state)
+TEST(every_policy_serves_the_tiny_trace_within_its_own_figures)
 {
+    need_demo();
     command_expect("fallow replay tiny.ftext --json -");
     assert_string_equal(error_text, "");
     expect_json(out_text);
@@ -182,8 +191,9 @@ static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **sta
     assert_int_equal(get_count("driver", "grow_operations"), 4);
 }
 
-static void the_demo_breaks_no_rule_at_any_lag(void **state)
+TEST(the_demo_breaks_no_rule_at_any_lag)
 {
+    need_demo();
     static const char *const lags[] = {"0", "200", "2000", "20000"};
     for (size_t i = 0; i < sizeof lags / sizeof *lags; i++) {
         command_expect(
@@ -198,8 +208,9 @@ static void the_demo_breaks_no_rule_at_any_lag(void **state)
 }
 
 /* A graph's memory is never an ordinary block's, nor the other way round, and is reused by graphs. */
-static void memory_of_private_pools_is_kept_apart(void **state)
+TEST(memory_of_private_pools_is_kept_apart)
 {
+    need_demo();
     command_expect("fallow gen serve --mode graph --steps 20 --max-seqs 16 -o graph.ftext");
     command_expect("fallow replay graph.ftext --lag 0 --no-times --repeat 2 --json - "
                    "--policy fallow,fallow-memory-first,pytorch,async",
@@ -225,8 +236,9 @@ static void memory_of_private_pools_is_kept_apart(void **state)
 }
 
 /* Idle memory is released only when the host waits. */
-static void a_release_threshold_gives_back_what_is_idle(void **state)
+TEST(a_release_threshold_gives_back_what_is_idle)
 {
+    need_demo();
     static const char *const names[] = {"async", "async:release_threshold=0,sync_every=50",
                                         "async:release_threshold=max,sync_every=50"};
     command_expect(command_line("fallow replay '%s' --json - --policy %s,%s,%s,bound",
@@ -240,8 +252,9 @@ static void a_release_threshold_gives_back_what_is_idle(void **state)
                 get_count(names[2], "peak_reserved_bytes"));
 }
 
-static void every_setting_of_pytorch_serves_the_demo_by_the_rules(void **state)
+TEST(every_setting_of_pytorch_serves_the_demo_by_the_rules)
 {
+    need_demo();
     static const char *const names[] = {
         "pytorch",
         "pytorch-expandable",
@@ -267,8 +280,9 @@ static void every_setting_of_pytorch_serves_the_demo_by_the_rules(void **state)
     assert_true(get_count(names[6], "peak_reserved_bytes") >= expandable_bytes);
 }
 
-static void lag_zero_is_labelled(void **state)
+TEST(lag_zero_is_labelled)
 {
+    need_demo();
     command_expect("fallow replay tiny.ftext --policy driver --lag 0", "no GPU work");
 }
 
@@ -277,8 +291,9 @@ static const char timed[] = "#fallow-trace 1\ndevice 0\nstream 0\nstream 1\nfiel
                             "A 1000 0 4194304 0\nF 2000 0 0\n"
                             "A 5000000 1 4194304 1\nF 5001000 1 1\n";
 
-static void a_lag_is_of_events_or_of_times(void **state)
+TEST(a_lag_is_of_events_or_of_times)
 {
+    need_demo();
     static const struct {
         const char *option, *says, *json, *unit;
     } lags[] = {{"2", "kernels 2 events late", "\"lag\": 2,", "events"},
@@ -311,8 +326,9 @@ static void a_lag_is_of_events_or_of_times(void **state)
     command_expect("fallow replay tiny.ftext --policy driver --lag 0s");
 }
 
-static void threads_serve_the_demo_without_breaking_a_rule(void **state)
+TEST(threads_serve_the_demo_without_breaking_a_rule)
 {
+    need_demo();
     command_expect(
         command_line("fallow replay '%s' --json - --threads --policy fallow-memory-first,fallow",
                      getenv("FALLOW_DEMO")));
@@ -324,8 +340,9 @@ static void threads_serve_the_demo_without_breaking_a_rule(void **state)
     }
 }
 
-static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **state)
+TEST(a_limit_that_is_too_small_shows_and_the_smallest_is_found)
 {
+    need_demo();
     assert_int_equal(
         command_run("fallow replay tiny.ftext --json - --limit 7M --policy pytorch,driver,bound"),
         1);
@@ -346,8 +363,9 @@ static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **sta
     assert_int_equal(get_count("driver", "failures"), 0);
 }
 
-static void a_device_has_the_bytes_that_it_is_given(void **state)
+TEST(a_device_has_the_bytes_that_it_is_given)
 {
+    need_demo();
     command_expect("fallow replay tiny.ftext --json - --device-bytes 10M --policy driver,fallow",
                    "\"device_bytes\": 10485760");
     assert_int_equal(get_count("driver", "failures"), 0);
@@ -369,8 +387,9 @@ static void a_device_has_the_bytes_that_it_is_given(void **state)
                          "--device-bytes '0' is not a number");
 }
 
-static void a_second_pass_is_counted_apart(void **state)
+TEST(a_second_pass_is_counted_apart)
 {
+    need_demo();
     command_expect("fallow replay tiny.ftext --json - --repeat 3 --policy driver",
                    "\"last_pass\": {\"number\": 3, \"driver_calls\": ");
     assert_int_equal(get_count("driver", "grow_operations"), 12);
@@ -378,8 +397,9 @@ static void a_second_pass_is_counted_apart(void **state)
 
 /* Ten blocks, one after the other, each freed 1 us after the allocation, 99 us before the next. The driver takes each
  * back when the work is done. */
-static void waits_are_counted_where_the_host_stops(void **state)
+TEST(waits_are_counted_where_the_host_stops)
 {
+    need_demo();
     char text[1024] = "#fallow-trace 1\ndevice 0\nstream 0\nfields times\n";
     for (unsigned i = 0; i < 10; i++) {
         size_t length = strlen(text);
@@ -417,8 +437,9 @@ static void waits_are_counted_where_the_host_stops(void **state)
 }
 
 /* A check of the bound without a wait: a policy that held less has waited. */
-static void who_holds_less_than_without_a_wait_has_waited(void **state)
+TEST(who_holds_less_than_without_a_wait_has_waited)
 {
+    need_demo();
     static const char *const lags[] = {"20us", "500us", "5ms", "50ms"};
     size_t held_count = 0;
     command_expect(
@@ -441,8 +462,9 @@ static void who_holds_less_than_without_a_wait_has_waited(void **state)
 
 /* The way to a GPU, with a driver without the simulated driver's controls: here the simulated driver under the name
  * libcuda.so.1. No figures of the simulated device are read. */
-static void a_gpus_driver_is_asked_for_nothing_but_its_own_calls(void **state)
+TEST(a_gpus_driver_is_asked_for_nothing_but_its_own_calls)
 {
+    need_demo();
     static const char *const policies[] = {"fallow", "driver", "async", "pytorch"};
     char what[64];
     command_expect(
@@ -473,8 +495,9 @@ static void expect_repeats(const char *arguments)
         expected);
 }
 
-static void no_count_depends_on_the_hosts_clock(void **state)
+TEST(no_count_depends_on_the_hosts_clock)
 {
+    need_demo();
     if (getenv("FALLOW_CLOCK") == NULL) {
         skip();
     }
@@ -485,14 +508,15 @@ static void no_count_depends_on_the_hosts_clock(void **state)
     expect_repeats("\"$FALLOW_DEMO\" --policy fallow,fallow-memory-first --find-limit");
 }
 
-static void a_gpu_that_is_not_there_is_named(void **state)
+TEST(a_gpu_that_is_not_there_is_named)
 {
+    need_demo();
     command_expect_error("fallow replay tiny.ftext --device 1000", 1, "");
 }
 
 /* --- errors --- */
 
-static void a_wrong_command_line_is_named_and_ends_with_2(void **state)
+TEST(a_wrong_command_line_is_named_and_ends_with_2)
 {
     command_expect_error("fallow reply tiny.ftext", 2, "'reply'");
     command_expect_error("fallow replay", 2, "needs a trace");
@@ -525,7 +549,7 @@ static void a_wrong_command_line_is_named_and_ends_with_2(void **state)
     command_expect_error("fallow replay tiny.ftext --colour", 2, "'--colour'");
 }
 
-static void an_option_that_is_none_is_named_with_where_to_look(void **state)
+TEST(an_option_that_is_none_is_named_with_where_to_look)
 {
     static const char *const subcommands[] = {"replay", "report", "run",        "record", "audit",
                                               "layout", "top",    "bench pair", "doctor"};
@@ -544,7 +568,7 @@ static void an_option_that_is_none_is_named_with_where_to_look(void **state)
     command_expect_error("fallow bench pair --size 4X", 2, "from 1 to 1099511627776");
 }
 
-static void a_file_that_is_no_trace_is_named_and_ends_with_1(void **state)
+TEST(a_file_that_is_no_trace_is_named_and_ends_with_1)
 {
     command_expect_error("fallow replay missing.pickle", 1, "missing.pickle");
     command_expect_error("fallow replay .", 1, ".: ");
@@ -552,8 +576,9 @@ static void a_file_that_is_no_trace_is_named_and_ends_with_1(void **state)
     command_expect_error("fallow replay out", 1, "out"); /* empty */
 }
 
-static void a_recording_without_room_fails_the_bench(void **state)
+TEST(a_recording_without_room_fails_the_bench)
 {
+    need_demo();
     assert_int_equal(
         command_run("ulimit -f 16; fallow bench pair --count 400000 --record whole.ftrace"), 1);
     assert_non_null(strstr(error_text, "the recording is not whole"));
@@ -562,7 +587,7 @@ static void a_recording_without_room_fails_the_bench(void **state)
     command_expect("fallow trace verify whole.ftrace");
 }
 
-static void an_unwritable_output_is_named_and_leaves_nothing(void **state)
+TEST(an_unwritable_output_is_named_and_leaves_nothing)
 {
     char path[256];
     struct stat about;
@@ -587,7 +612,7 @@ static void an_unwritable_output_is_named_and_leaves_nothing(void **state)
     assert_int_not_equal(stat(path, &about), 0);
 }
 
-static void help_and_version_say_what_there_is(void **state)
+TEST(help_and_version_say_what_there_is)
 {
     char line[64];
     command_expect("fallow --help", "replay");
@@ -601,47 +626,4 @@ static void help_and_version_say_what_there_is(void **state)
     assert_int_equal(command_run("fallow "), 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_of_a_tiny_trace_is_as_written_here),
-        cmocka_unit_test(json_has_every_promised_key),
-        cmocka_unit_test(json_goes_to_a_file_beside_the_table),
-        cmocka_unit_test(a_trace_is_read_from_standard_input_too),
-        cmocka_unit_test(any_file_name_keeps_the_json_json),
-        cmocka_unit_test(a_wrong_command_line_is_named_and_ends_with_2),
-        cmocka_unit_test(an_option_that_is_none_is_named_with_where_to_look),
-        cmocka_unit_test(a_file_that_is_no_trace_is_named_and_ends_with_1),
-        cmocka_unit_test(an_unwritable_output_is_named_and_leaves_nothing),
-        cmocka_unit_test(help_and_version_say_what_there_is),
-    };
-    const struct CMUnitTest simulated[] = {
-        cmocka_unit_test(every_policy_serves_the_tiny_trace_within_its_own_figures),
-        cmocka_unit_test(the_demo_breaks_no_rule_at_any_lag),
-        cmocka_unit_test(memory_of_private_pools_is_kept_apart),
-        cmocka_unit_test(a_release_threshold_gives_back_what_is_idle),
-        cmocka_unit_test(every_setting_of_pytorch_serves_the_demo_by_the_rules),
-        cmocka_unit_test(lag_zero_is_labelled),
-        cmocka_unit_test(a_lag_is_of_events_or_of_times),
-        cmocka_unit_test(threads_serve_the_demo_without_breaking_a_rule),
-        cmocka_unit_test(a_limit_that_is_too_small_shows_and_the_smallest_is_found),
-        cmocka_unit_test(a_device_has_the_bytes_that_it_is_given),
-        cmocka_unit_test(a_second_pass_is_counted_apart),
-        cmocka_unit_test(waits_are_counted_where_the_host_stops),
-        cmocka_unit_test(who_holds_less_than_without_a_wait_has_waited),
-        cmocka_unit_test(no_count_depends_on_the_hosts_clock),
-        cmocka_unit_test(a_gpu_that_is_not_there_is_named),
-        cmocka_unit_test(a_gpus_driver_is_asked_for_nothing_but_its_own_calls),
-        cmocka_unit_test(a_recording_without_room_fails_the_bench),
-    };
-    if (getenv("FALLOW_COMMAND") == NULL) {
-        fprintf(stderr, "FALLOW_COMMAND does not name the program to test\n");
-        return FLW_TEST_SKIPPED;
-    }
-    int failed = cmocka_run_group_tests(tests, make_folder, command_remove_folder);
-    if (getenv("FALLOW_DEMO") == NULL) {
-        return failed; /* built without the simulated device, or without liblzma */
-    }
-    memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
-    return failed + cmocka_run_group_tests(simulated, make_folder, command_remove_folder);
-}
+FLW_TEST_MAIN(make_folder, command_remove_folder)

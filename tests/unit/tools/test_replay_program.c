@@ -87,17 +87,17 @@ static void check_ops(bool by_time)
     flw_trace_destroy(trace);
 }
 
-static void blocks_alive_at_the_start_come_first_and_the_clock_follows_the_trace(void **state)
+TEST(blocks_alive_at_the_start_come_first_and_the_clock_follows_the_trace)
 {
     check_ops(true);
 }
 
-static void without_times_the_clock_counts_events(void **state)
+TEST(without_times_the_clock_counts_events)
 {
     check_ops(false);
 }
 
-static void each_event_that_is_an_op_is_known_as_one(void **state)
+TEST(each_event_that_is_an_op_is_known_as_one)
 {
     struct flw_trace *trace = NULL;
     struct flw_program *program = decode(true, &trace);
@@ -114,7 +114,7 @@ static void each_event_that_is_an_op_is_known_as_one(void **state)
     flw_trace_destroy(trace);
 }
 
-static void totals_are_those_of_the_trace(void **state)
+TEST(totals_are_those_of_the_trace)
 {
     struct flw_trace *trace = NULL;
     struct flw_program *program = decode(true, &trace);
@@ -135,7 +135,7 @@ static void totals_are_those_of_the_trace(void **state)
     flw_program_destroy(NULL);
 }
 
-static void memory_grows_with_what_was_in_it(void **state)
+TEST(memory_grows_with_what_was_in_it)
 {
     size_t capacity = 0;
     uint32_t *numbers = NULL;
@@ -153,7 +153,7 @@ static void memory_grows_with_what_was_in_it(void **state)
 }
 
 /* The product does not fit: refused without a system that has to run out of anything. */
-static void without_host_memory_the_command_says_so_and_ends(void **state)
+TEST(without_host_memory_the_command_says_so_and_ends)
 {
     int ends[2], status = 0;
     char said[256] = "";
@@ -174,15 +174,4 @@ static void without_host_memory_the_command_says_so_and_ends(void **state)
     assert_non_null(strstr(said, "fallow: out of host memory for "));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_alive_at_the_start_come_first_and_the_clock_follows_the_trace),
-        cmocka_unit_test(without_times_the_clock_counts_events),
-        cmocka_unit_test(each_event_that_is_an_op_is_known_as_one),
-        cmocka_unit_test(totals_are_those_of_the_trace),
-        cmocka_unit_test(memory_grows_with_what_was_in_it),
-        cmocka_unit_test(without_host_memory_the_command_says_so_and_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -43,7 +43,7 @@ static int make_traces(void **state)
 /* --- numbers -------------------------------------------------------------------------------------
  */
 
-static void the_numbers_of_a_known_trace_are_the_known_ones(void **state)
+TEST(the_numbers_of_a_known_trace_are_the_known_ones)
 {
     command_expect("fallow report tiny.ftext --no-times --policy driver,bound --json -",
                    "\"ops\": 9, \"allocs\": 3, \"frees\": 3, \"initial_blocks\": 1",
@@ -61,7 +61,7 @@ static void the_numbers_of_a_known_trace_are_the_known_ones(void **state)
                    "grep -o '\"bound_bytes\":8388608,\"without_wait_bytes\":10485760'");
 }
 
-static void the_recorded_heap_is_the_traces_own(void **state)
+TEST(the_recorded_heap_is_the_traces_own)
 {
     command_expect("fallow report heap.ftext --no-times --policy recorded --json -",
                    "\"peak_reserved_bytes\": 10485760, \"end_reserved_bytes\": 10485760");
@@ -73,7 +73,7 @@ static void the_recorded_heap_is_the_traces_own(void **state)
 }
 
 /* Under a limit a request fails, and the report contains the size of the largest hole. */
-static void a_failure_is_told_with_the_largest_hole(void **state)
+TEST(a_failure_is_told_with_the_largest_hole)
 {
     command_expect("fallow report tiny.ftext --no-times --lag 0 --limit 9M "
                    "--policy driver --json -",
@@ -101,7 +101,7 @@ static void expect_golden(const char *arguments, const char *name)
     assert_string_equal(out_text, golden);
 }
 
-static void text_json_and_csv_are_the_golden_ones(void **state)
+TEST(text_json_and_csv_are_the_golden_ones)
 {
     if (getenv("FALLOW_GOLDEN") == NULL) {
         skip();
@@ -111,7 +111,7 @@ static void text_json_and_csv_are_the_golden_ones(void **state)
     expect_golden("--csv -", "pin.csv");
 }
 
-static void the_screen_fits_80_columns_of_ascii(void **state)
+TEST(the_screen_fits_80_columns_of_ascii)
 {
     static const char *const traces[] = {"pin.ftext", "plain.ftext"}; /* one stream, and two */
     char line[512];
@@ -133,7 +133,7 @@ static void the_screen_fits_80_columns_of_ascii(void **state)
     command_expect("grep '^bound' screen", "\nbound, no wait          13.01     1.000 ");
 }
 
-static void the_screen_of_the_demo_begins_with_its_owners(void **state)
+TEST(the_screen_of_the_demo_begins_with_its_owners)
 {
     if (getenv("FALLOW_DEMO") == NULL) {
         skip();
@@ -161,7 +161,7 @@ static void the_screen_of_the_demo_begins_with_its_owners(void **state)
 }
 
 /* Colour on a terminal, unless NO_COLOR is set. `script` makes the terminal. */
-static void a_terminal_has_colour_unless_it_is_refused(void **state)
+TEST(a_terminal_has_colour_unless_it_is_refused)
 {
     if (system(
             "command -v script >/dev/null && script -qec true /dev/null >/dev/null </dev/null") !=
@@ -175,7 +175,7 @@ static void a_terminal_has_colour_unless_it_is_refused(void **state)
     assert_null(strstr(out_text, "\033"));
 }
 
-static void every_analysis_of_the_demo_and_of_generated_traces_is_valid(void **state)
+TEST(every_analysis_of_the_demo_and_of_generated_traces_is_valid)
 {
     if (getenv("FALLOW_DEMO") == NULL) {
         skip();
@@ -194,7 +194,7 @@ static void every_analysis_of_the_demo_and_of_generated_traces_is_valid(void **s
 }
 
 /* Small and odd traces, most of which are broken: the readable ones are reported. */
-static void what_the_fuzzers_found_worth_keeping_is_reported(void **state)
+TEST(what_the_fuzzers_found_worth_keeping_is_reported)
 {
     if (getenv("FALLOW_CORPUS") == NULL) {
         skip();
@@ -208,7 +208,7 @@ static void what_the_fuzzers_found_worth_keeping_is_reported(void **state)
 /* --- several traces ------------------------------------------------------------------------------
  */
 
-static void a_folder_is_a_table_with_a_page_a_trace(void **state)
+TEST(a_folder_is_a_table_with_a_page_a_trace)
 {
     command_expect("mkdir -p many/sub && cp tiny.ftext many/a.ftext && "
                    "cp heap.ftext 'many/b c.ftext' && echo no >many/notes.md && "
@@ -234,7 +234,7 @@ static void a_folder_is_a_table_with_a_page_a_trace(void **state)
 /* --- thresholds ----------------------------------------------------------------------------------
  */
 
-static void a_broken_threshold_is_one_line_and_exit_code_1(void **state)
+TEST(a_broken_threshold_is_one_line_and_exit_code_1)
 {
     const char *line = "fallow report tiny.ftext --no-times --policy driver,bound %s >screen";
     command_expect(command_line(line, "--max-reserved 10M --max-fragmentation 0.5"));
@@ -254,7 +254,7 @@ static void a_broken_threshold_is_one_line_and_exit_code_1(void **state)
                    "--max-fragmentation 0.1 >screen");
 }
 
-static void an_out_of_memory_on_record_is_told_and_may_fail(void **state)
+TEST(an_out_of_memory_on_record_is_told_and_may_fail)
 {
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                 "A 0 0 1048576 0\nA 0 1 2097152 0\nF 0 0 0\n"
@@ -281,7 +281,7 @@ static void an_out_of_memory_on_record_is_told_and_may_fail(void **state)
 }
 
 /* A program of three lines that runs out of memory: the owners at each moment, on the screen and on the page. */
-static void the_screen_tells_owners_at_each_moment(void **state)
+TEST(the_screen_tells_owners_at_each_moment)
 {
     static const char trace[] =
         "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
@@ -330,7 +330,7 @@ static void the_screen_tells_owners_at_each_moment(void **state)
 }
 
 /* The line in a long name is whole. */
-static void a_long_owner_is_cut_in_the_middle(void **state)
+TEST(a_long_owner_is_cut_in_the_middle)
 {
     static const char trace[] =
         "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
@@ -343,7 +343,7 @@ static void a_long_owner_is_cut_in_the_middle(void **state)
 
 /* Twenty owners share the peak; an owner that once held more than each of these is gone by then and still has a band. A
  * private pool is named after the code that allocated most in that pool. */
-static void what_is_large_at_any_time_has_a_band_of_its_own(void **state)
+TEST(what_is_large_at_any_time_has_a_band_of_its_own)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -367,7 +367,7 @@ static void what_is_large_at_any_time_has_a_band_of_its_own(void **state)
 
 /* Twelve steps that each keep 1 MiB of their allocations, after one block of 5 MiB that is kept: six stretches of two
  * steps, and the rest. Without stacks the survivors are reported by size, and not on the screen. */
-static void survivors_are_told_by_the_steps_that_left_them(void **state)
+TEST(survivors_are_told_by_the_steps_that_left_them)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -415,7 +415,7 @@ static void survivors_are_told_by_the_steps_that_left_them(void **state)
 
 /* property.owners reads these files and checks the sums; here, the files' places and the contents for a trace without
  * stacks. */
-static void what_other_tools_read_goes_where_it_is_wanted(void **state)
+TEST(what_other_tools_read_goes_where_it_is_wanted)
 {
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                 "P 0 0 3145728 0\nA 0 1 1048576 0\nA 0 2 2097152 0\nF 0 1 0\n"
@@ -452,7 +452,7 @@ static void what_other_tools_read_goes_where_it_is_wanted(void **state)
     }
 }
 
-static void a_wrong_rule_of_owners_is_told_in_one_line(void **state)
+TEST(a_wrong_rule_of_owners_is_told_in_one_line)
 {
     command_expect_error("fallow report tiny.ftext --owner 'model('", 2, "--owner 'model(': ");
     command_expect_error("fallow report tiny.ftext --owner model --skip '[a'", 2, "--skip '[a': ");
@@ -462,7 +462,7 @@ static void a_wrong_rule_of_owners_is_told_in_one_line(void **state)
     command_expect_error("fallow report tiny.ftext --by phase --skip x", 2, "--by phase uses none");
 }
 
-static void a_baseline_is_held_to(void **state)
+TEST(a_baseline_is_held_to)
 {
     command_expect("fallow report tiny.ftext --no-times --policy driver,bound "
                    "--json then.json >screen && "
@@ -479,7 +479,7 @@ static void a_baseline_is_held_to(void **state)
                          "no.json");
 }
 
-static void diff_says_which_numbers_differ(void **state)
+TEST(diff_says_which_numbers_differ)
 {
     command_expect_text("fallow report pin.ftext " PIN_OPTIONS " --json a.json >screen && "
                         "fallow report diff a.json a.json",
@@ -499,7 +499,7 @@ static void diff_says_which_numbers_differ(void **state)
 }
 
 /* Of traces and of reports alike, whatever the files' names. */
-static void diff_says_who_holds_more(void **state)
+TEST(diff_says_who_holds_more)
 {
     static const char head[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n";
     static const char expected[] = "before.ftext, by owner, at the peak\n"
@@ -551,7 +551,7 @@ static void diff_says_who_holds_more(void **state)
 /* --- wrong ones ----------------------------------------------------------------------------------
  */
 
-static void wrong_command_lines_are_told_in_one_line(void **state)
+TEST(wrong_command_lines_are_told_in_one_line)
 {
     command_expect_error("fallow report", 2, "needs a trace");
     command_expect_error("fallow report tiny.ftext --policy nobody", 2, "no policy 'nobody'");
@@ -566,7 +566,7 @@ static void wrong_command_lines_are_told_in_one_line(void **state)
     command_expect_error("fallow report tiny.ftext heap.ftext --csv x.csv", 2, "--csv is of one");
 }
 
-static void what_cannot_be_read_or_written_is_told_in_one_line(void **state)
+TEST(what_cannot_be_read_or_written_is_told_in_one_line)
 {
     command_expect_error("fallow report none.ftext", 1, "none.ftext");
     command_expect_error("mkdir -p empty && fallow report empty", 1, "'empty' has no files");
@@ -582,32 +582,4 @@ static void what_cannot_be_read_or_written_is_told_in_one_line(void **state)
     flw_test_expect_in(error_text, "none of the files is a trace");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_numbers_of_a_known_trace_are_the_known_ones),
-        cmocka_unit_test(the_recorded_heap_is_the_traces_own),
-        cmocka_unit_test(a_failure_is_told_with_the_largest_hole),
-        cmocka_unit_test(text_json_and_csv_are_the_golden_ones),
-        cmocka_unit_test(the_screen_fits_80_columns_of_ascii),
-        cmocka_unit_test(the_screen_of_the_demo_begins_with_its_owners),
-        cmocka_unit_test(a_terminal_has_colour_unless_it_is_refused),
-        cmocka_unit_test(every_analysis_of_the_demo_and_of_generated_traces_is_valid),
-        cmocka_unit_test(what_the_fuzzers_found_worth_keeping_is_reported),
-        cmocka_unit_test(a_folder_is_a_table_with_a_page_a_trace),
-        cmocka_unit_test(a_broken_threshold_is_one_line_and_exit_code_1),
-        cmocka_unit_test(an_out_of_memory_on_record_is_told_and_may_fail),
-        cmocka_unit_test(the_screen_tells_owners_at_each_moment),
-        cmocka_unit_test(a_long_owner_is_cut_in_the_middle),
-        cmocka_unit_test(what_is_large_at_any_time_has_a_band_of_its_own),
-        cmocka_unit_test(survivors_are_told_by_the_steps_that_left_them),
-        cmocka_unit_test(what_other_tools_read_goes_where_it_is_wanted),
-        cmocka_unit_test(a_wrong_rule_of_owners_is_told_in_one_line),
-        cmocka_unit_test(a_baseline_is_held_to),
-        cmocka_unit_test(diff_says_which_numbers_differ),
-        cmocka_unit_test(diff_says_who_holds_more),
-        cmocka_unit_test(wrong_command_lines_are_told_in_one_line),
-        cmocka_unit_test(what_cannot_be_read_or_written_is_told_in_one_line),
-    };
-    return cmocka_run_group_tests(tests, make_traces, command_remove_folder);
-}
+FLW_TEST_MAIN(make_traces, command_remove_folder)

@@ -21,7 +21,7 @@ static int make_traces(void **state)
 
 /* ---- a baseline ---- */
 
-static void a_baseline_that_is_replaced_is_held_to_as_it_was(void **state)
+TEST(a_baseline_that_is_replaced_is_held_to_as_it_was)
 {
     assert_int_equal(command_run("cp less.json kept.json; ln -s kept.json link.json; "
                                  "fallow report tiny.ftext --no-times --policy driver "
@@ -43,14 +43,14 @@ static void a_baseline_that_is_replaced_is_held_to_as_it_was(void **state)
 }
 
 /* Reported before the trace is read: the missing trace is not mentioned. */
-static void a_baseline_that_is_not_there_is_said_first(void **state)
+TEST(a_baseline_that_is_not_there_is_said_first)
 {
     command_expect_error("fallow report no.ftext --baseline no.json", 1, "no.json");
 }
 
 /* ---- existing files ---- */
 
-static void a_trace_is_not_replaced_by_what_is_written_of_it(void **state)
+TEST(a_trace_is_not_replaced_by_what_is_written_of_it)
 {
     static const char *const lines[] = {
         "report one.ftext --html one.ftext",
@@ -86,7 +86,7 @@ static void a_trace_is_not_replaced_by_what_is_written_of_it(void **state)
     }
 }
 
-static void records_are_not_replaced_by_what_is_written_of_them(void **state)
+TEST(records_are_not_replaced_by_what_is_written_of_them)
 {
     command_expect("fallow report tiny.ftext --json-lines >r.jsonl; cp r.jsonl r");
     command_expect_error("fallow report merge r.jsonl --json ./r.jsonl", 2,
@@ -94,7 +94,7 @@ static void records_are_not_replaced_by_what_is_written_of_them(void **state)
     command_expect("cmp r r.jsonl");
 }
 
-static void two_outputs_are_two_files(void **state)
+TEST(two_outputs_are_two_files)
 {
     command_expect_error("fallow report tiny.ftext --html new --json ./new", 2,
                          "--html new is the file of --json; name another file");
@@ -108,7 +108,7 @@ static void two_outputs_are_two_files(void **state)
 /* ---- pipes as input ---- */
 
 /* Each line prints the same as the two files, except the name of a trace without a name. */
-static void a_side_of_diff_may_be_a_pipe(void **state)
+TEST(a_side_of_diff_may_be_a_pipe)
 {
     static const char *const lines[] = {
         "cat tiny.ftext | fallow report diff - then.json",
@@ -131,7 +131,7 @@ static void a_side_of_diff_may_be_a_pipe(void **state)
 
 /* ---- input ---- */
 
-static void which_device_of_several_is_read_is_told(void **state)
+TEST(which_device_of_several_is_read_is_told)
 {
     static const char log[] =
         "{\"traceEvents\":["
@@ -155,7 +155,7 @@ static void which_device_of_several_is_read_is_told(void **state)
 }
 
 /* Functions with long names that differ only in the last letter are separate owners. */
-static void long_names_are_told_apart(void **state)
+TEST(long_names_are_told_apart)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -174,7 +174,7 @@ static void long_names_are_told_apart(void **state)
 }
 
 /* The C library is built with relative paths, and so are many programs. */
-static void a_relative_path_may_be_the_programs(void **state)
+TEST(a_relative_path_may_be_the_programs)
 {
     static const char text[] =
         "#fallow-trace 1\ndevice 0\nstream 0\nfields none\nrecorder fallow 0.2\n"
@@ -187,7 +187,7 @@ static void a_relative_path_may_be_the_programs(void **state)
 }
 
 /* Terminals obey control characters: of one byte, and of two in UTF-8. */
-static void names_move_no_terminal(void **state)
+TEST(names_move_no_terminal)
 {
     static const char *const lines[] = {
         "fallow report \"$n.ftext\" --policy bound",
@@ -208,7 +208,7 @@ static void names_move_no_terminal(void **state)
 }
 
 /* The page's blocks name their owners by line, so an owner without letters would shift all later ones. */
-static void an_owner_without_a_name_is_a_line_of_the_page(void **state)
+TEST(an_owner_without_a_name_is_a_line_of_the_page)
 {
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                 "L 5 \"f\" \"dir/\"\nW 0\nA 0 0 4194304 0 stack=1\n"
@@ -225,7 +225,7 @@ static void an_owner_without_a_name_is_a_line_of_the_page(void **state)
 }
 
 /* A spreadsheet must not evaluate a recorded function or file name as a formula. */
-static void no_cell_of_a_table_is_a_formula(void **state)
+TEST(no_cell_of_a_table_is_a_formula)
 {
     static const char *const starts[] = {"=", "+", "-", "@", "\\t", "\\x0d"};
     char *text = NULL;
@@ -246,7 +246,7 @@ static void no_cell_of_a_table_is_a_formula(void **state)
 
 /* Strict readers reject half of a surrogate pair, which represents such a byte where this program reads the text
  * again. */
-static void what_others_read_is_utf8(void **state)
+TEST(what_others_read_is_utf8)
 {
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields times\n"
                                 "B 0 \"caf\303\251\377\"\nA 1 0 8 0\nE 2 \"caf\303\251\377\"\n"
@@ -262,7 +262,7 @@ static void what_others_read_is_utf8(void **state)
     }
 }
 
-static void figures_are_told_as_they_are(void **state)
+TEST(figures_are_told_as_they_are)
 {
     command_expect("fallow report tiny.ftext --policy bound --limit 1 --lag 1",
                    ", limit 1 B, kernels 1 event late)\n");
@@ -272,7 +272,7 @@ static void figures_are_told_as_they_are(void **state)
                    ", limit 4 EiB, ");
 }
 
-static void one_is_not_several(void **state)
+TEST(one_is_not_several)
 {
     static const char *const lines[][2] = {
         {"trace verify one.ftext", ": whole, text, 1 event, 1 allocation\n"},
@@ -289,7 +289,7 @@ static void one_is_not_several(void **state)
     }
 }
 
-static void what_would_have_no_effect_is_refused(void **state)
+TEST(what_would_have_no_effect_is_refused)
 {
     command_expect_error("fallow report tiny.ftext --at peak", 2, "--at needs --folded");
     command_expect_error("fallow report tiny.ftext --policy bound,driver,bound", 2,
@@ -307,7 +307,7 @@ static const char *const options[] = {"--html",       "--json",   "--csv",
                                       "--csv-owners", "--folded", "--chrome"};
 #define OPTION_COUNT (sizeof options / sizeof *options)
 
-static void an_output_is_packed_as_its_name_says(void **state)
+TEST(an_output_is_packed_as_its_name_says)
 {
     if (!FLW_HAS_ZLIB) {
         skip();
@@ -324,7 +324,7 @@ static void an_output_is_packed_as_its_name_says(void **state)
 }
 
 /* The target of a link is replaced, not the link; users without access still have none. */
-static void a_replaced_file_keeps_its_place_and_its_readers(void **state)
+TEST(a_replaced_file_keeps_its_place_and_its_readers)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         command_expect_text(
@@ -338,7 +338,7 @@ static void a_replaced_file_keeps_its_place_and_its_readers(void **state)
 }
 
 /* Standard output opened again would be written from the beginning, and a file would be replaced. */
-static void standard_output_has_other_names(void **state)
+TEST(standard_output_has_other_names)
 {
     static const char *const names[] = {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
     static const char *const lines[] = {
@@ -369,7 +369,7 @@ static void standard_output_has_other_names(void **state)
 }
 
 /* They are open already, and may be anywhere in a file. */
-static void a_descriptor_is_written_to(void **state)
+TEST(a_descriptor_is_written_to)
 {
     static const char *const names[] = {"/dev/fd/5", "/proc/self/fd/5", "/proc/thread-self/fd/5",
                                         "links/a"};
@@ -403,7 +403,7 @@ static void a_descriptor_is_written_to(void **state)
 }
 
 /* The file would get the number of standard output, and the table would be appended. */
-static void nothing_is_printed_where_standard_output_was_closed(void **state)
+TEST(nothing_is_printed_where_standard_output_was_closed)
 {
     command_expect("fallow report tiny.ftext --no-times --policy bound --json a.json >/dev/null && "
                    "! fallow report tiny.ftext --no-times --policy bound --json b.json >&- && "
@@ -411,7 +411,7 @@ static void nothing_is_printed_where_standard_output_was_closed(void **state)
 }
 
 /* 20,001 blocks of 2^49 bytes: the stretches of addresses that blocks without a rectangle share are of 2^50 bytes and more. */
-static void the_page_of_more_than_2_to_the_63_bytes_ends(void **state)
+TEST(the_page_of_more_than_2_to_the_63_bytes_ends)
 {
     command_expect(
         "{ printf '#fallow-trace 1\\ndevice 0\\nstream 0\\nfields times\\n'; "
@@ -420,7 +420,7 @@ static void the_page_of_more_than_2_to_the_63_bytes_ends(void **state)
 }
 
 /* As for a single file of the host in a container. */
-static void a_file_that_is_a_mount_is_filled(void **state)
+TEST(a_file_that_is_a_mount_is_filled)
 {
     if (command_run("unshare -mr mount --bind req req") != 0) {
         skip(); /* nothing can be mounted here */
@@ -445,7 +445,7 @@ static void a_file_that_is_a_mount_is_filled(void **state)
 /* ---- output that cannot be written ---- */
 
 /* Reported before the trace is read: the missing trace is not mentioned. */
-static void what_cannot_be_written_is_said_first(void **state)
+TEST(what_cannot_be_written_is_said_first)
 {
     char line[256], what[64];
     for (size_t i = 0; i < OPTION_COUNT; i++) {
@@ -464,7 +464,7 @@ static void what_cannot_be_written_is_said_first(void **state)
 /* ---- requirements of a replay ---- */
 
 /* A command that was built or copied without the simulated driver. */
-static void no_driver_is_loaded_before_there_is_something_to_replay(void **state)
+TEST(no_driver_is_loaded_before_there_is_something_to_replay)
 {
     if (command_run("head -c 2 \"$F\" | grep -q '#!'") == 0) {
         skip(); /* an emulator's script: a copy runs the command in the folder of the build */
@@ -509,7 +509,7 @@ static void expect_answer(const char *name, const char *outcome, const char *sma
     flw_test_expect_in(out_text, answer);
 }
 
-static void the_request_that_failed_is_asked_of_every_policy(void **state)
+TEST(the_request_that_failed_is_asked_of_every_policy)
 {
     write_split("O 0 125829120 0 free=10485760");
     command_expect("fallow report split.pickle --no-times --json -",
@@ -552,7 +552,7 @@ static void expect_advice(const char *arguments, const char *text, const char *t
     command_expect("cat advice.json", member);
 }
 
-static void the_advice_is_what_the_replays_say(void **state)
+TEST(the_advice_is_what_the_replays_say)
 {
     write_split("O 0 125829120 0 free=10485760");
     expect_advice("split.pickle",
@@ -604,7 +604,7 @@ static void the_advice_is_what_the_replays_say(void **state)
                   "import fallow; fallow.enable_rmm()");
 }
 
-static void the_advice_of_the_demo_is_a_setting_or_another_allocator(void **state)
+TEST(the_advice_of_the_demo_is_a_setting_or_another_allocator)
 {
     if (getenv("FALLOW_DEMO") == NULL) {
         skip();
@@ -628,41 +628,4 @@ static void the_advice_of_the_demo_is_a_setting_or_another_allocator(void **stat
         NULL);
 }
 
-int main(void)
-{
-    if (getenv("FALLOW_COMMAND") == NULL) {
-        fprintf(stderr, "FALLOW_COMMAND does not name the program\n");
-        return 1;
-    }
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_baseline_that_is_replaced_is_held_to_as_it_was),
-        cmocka_unit_test(a_baseline_that_is_not_there_is_said_first),
-        cmocka_unit_test(a_trace_is_not_replaced_by_what_is_written_of_it),
-        cmocka_unit_test(records_are_not_replaced_by_what_is_written_of_them),
-        cmocka_unit_test(two_outputs_are_two_files),
-        cmocka_unit_test(a_side_of_diff_may_be_a_pipe),
-        cmocka_unit_test(which_device_of_several_is_read_is_told),
-        cmocka_unit_test(long_names_are_told_apart),
-        cmocka_unit_test(a_relative_path_may_be_the_programs),
-        cmocka_unit_test(names_move_no_terminal),
-        cmocka_unit_test(an_owner_without_a_name_is_a_line_of_the_page),
-        cmocka_unit_test(no_cell_of_a_table_is_a_formula),
-        cmocka_unit_test(what_others_read_is_utf8),
-        cmocka_unit_test(figures_are_told_as_they_are),
-        cmocka_unit_test(one_is_not_several),
-        cmocka_unit_test(what_would_have_no_effect_is_refused),
-        cmocka_unit_test(an_output_is_packed_as_its_name_says),
-        cmocka_unit_test(a_replaced_file_keeps_its_place_and_its_readers),
-        cmocka_unit_test(standard_output_has_other_names),
-        cmocka_unit_test(a_descriptor_is_written_to),
-        cmocka_unit_test(nothing_is_printed_where_standard_output_was_closed),
-        cmocka_unit_test(the_page_of_more_than_2_to_the_63_bytes_ends),
-        cmocka_unit_test(a_file_that_is_a_mount_is_filled),
-        cmocka_unit_test(what_cannot_be_written_is_said_first),
-        cmocka_unit_test(no_driver_is_loaded_before_there_is_something_to_replay),
-        cmocka_unit_test(the_request_that_failed_is_asked_of_every_policy),
-        cmocka_unit_test(the_advice_is_what_the_replays_say),
-        cmocka_unit_test(the_advice_of_the_demo_is_a_setting_or_another_allocator),
-    };
-    return cmocka_run_group_tests(tests, make_traces, command_remove_folder);
-}
+FLW_TEST_MAIN(make_traces, command_remove_folder)

@@ -270,7 +270,7 @@ static void assert_safe(const char *text)
     }
 }
 
-static void the_fullest_page_is_whole_safe_and_bounded(void **state)
+TEST(the_fullest_page_is_whole_safe_and_bounded)
 {
     struct made *made = make_full();
     size_t length = 0;
@@ -303,7 +303,7 @@ static double merged_share(const struct flw_analysis *analysis)
 }
 
 /* Blocks without a rectangle are drawn at their lanes, with their density. */
-static void merged_blocks_take_their_share_of_the_picture(void **state)
+TEST(merged_blocks_take_their_share_of_the_picture)
 {
     struct made *made = make_full();
     struct flw_analysis_policy *policy = &made->policies[0];
@@ -331,7 +331,7 @@ static void merged_blocks_take_their_share_of_the_picture(void **state)
     free(made);
 }
 
-static void the_same_analysis_makes_the_same_page(void **state)
+TEST(the_same_analysis_makes_the_same_page)
 {
     struct made *made = make_full();
     size_t first_length = 0, second_length = 0;
@@ -344,7 +344,7 @@ static void the_same_analysis_makes_the_same_page(void **state)
     free(made);
 }
 
-static void an_empty_analysis_has_a_page(void **state)
+TEST(an_empty_analysis_has_a_page)
 {
     struct flw_trace trace = {0};
     struct flw_analysis analysis = {.trace = &trace, .program = &program};
@@ -354,7 +354,7 @@ static void an_empty_analysis_has_a_page(void **state)
     free(text);
 }
 
-static void a_policy_that_did_not_run_says_why(void **state)
+TEST(a_policy_that_did_not_run_says_why)
 {
     struct flw_trace trace = {0};
     struct flw_policy none = {.name = "none"};
@@ -370,7 +370,7 @@ static void a_policy_that_did_not_run_says_why(void **state)
     free(text);
 }
 
-static void a_disk_that_is_full_is_noticed(void **state)
+TEST(a_disk_that_is_full_is_noticed)
 {
     struct made *made = make_full();
     FILE *full = fopen("/dev/full", "w");
@@ -381,7 +381,7 @@ static void a_disk_that_is_full_is_noticed(void **state)
     free(made);
 }
 
-static void the_landing_page_links_to_each_trace(void **state)
+TEST(the_landing_page_links_to_each_trace)
 {
     struct made *made = make_full();
     const char *links[] = {"a b\".html", NULL}; /* the second trace has no page of its own */
@@ -415,7 +415,7 @@ static void the_landing_page_links_to_each_trace(void **state)
 }
 
 /* Names may be any bytes; a page is UTF-8: no half of a pair, no form longer than need be, nothing beyond the last. */
-static void what_is_no_utf8_is_question_marks(void **state)
+TEST(what_is_no_utf8_is_question_marks)
 {
     static const struct {
         const char *text, *shown;
@@ -455,17 +455,4 @@ void flw_job_print_json(const struct flw_job *job, struct flw_json_writer *out)
     (void)out;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_fullest_page_is_whole_safe_and_bounded),
-        cmocka_unit_test(merged_blocks_take_their_share_of_the_picture),
-        cmocka_unit_test(the_same_analysis_makes_the_same_page),
-        cmocka_unit_test(an_empty_analysis_has_a_page),
-        cmocka_unit_test(a_policy_that_did_not_run_says_why),
-        cmocka_unit_test(a_disk_that_is_full_is_noticed),
-        cmocka_unit_test(the_landing_page_links_to_each_trace),
-        cmocka_unit_test(what_is_no_utf8_is_question_marks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

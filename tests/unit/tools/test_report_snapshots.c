@@ -33,7 +33,7 @@ static void write_devices(const char *name)
                 CYCLE) "device\nsegment_alloc 4096M 64M\nalloc 4096M 60M\noom 0 40M device_free 2M\n");
 }
 
-static void the_device_that_ran_out_is_shown_and_the_others_have_a_line(void **state)
+TEST(the_device_that_ran_out_is_shown_and_the_others_have_a_line)
 {
     write_devices("two.pickle");
     command_expect("fallow report two.pickle --no-times --html two.html",
@@ -55,7 +55,7 @@ static void the_device_that_ran_out_is_shown_and_the_others_have_a_line(void **s
     assert_true(strncmp(out_text, "two.pickle: peak live memory 80 MiB", 35) == 0);
 }
 
-static void every_threshold_looks_at_every_device(void **state)
+TEST(every_threshold_looks_at_every_device)
 {
     const char *line = "fallow report two.pickle --no-times --policy recorded %s >screen";
     write_devices("two.pickle");
@@ -75,7 +75,7 @@ static void every_threshold_looks_at_every_device(void **state)
                         "no number differs\n");
 }
 
-static void a_folder_and_a_job_have_every_device(void **state)
+TEST(a_folder_and_a_job_have_every_device)
 {
     command_expect("mkdir job");
     write_devices("job/rank0.pickle");
@@ -88,7 +88,7 @@ static void a_folder_and_a_job_have_every_device(void **state)
         "rank0.pickle, device 0: policy recorded reserves");
 }
 
-static void the_last_iteration_of_torchtitan_is_a_job(void **state)
+TEST(the_last_iteration_of_torchtitan_is_a_job)
 {
     static const char *const layouts[] = {"iteration_%s/rank%u_memory_snapshot.pickle",
                                           "iteration_%s/rank%u/memory_snapshot.pickle"};
@@ -112,7 +112,7 @@ static void the_last_iteration_of_torchtitan_is_a_job(void **state)
 
 /* ---- incomplete or foreign files ---- */
 
-static void an_empty_snapshot_and_a_device_without_memory_are_errors(void **state)
+TEST(an_empty_snapshot_and_a_device_without_memory_are_errors)
 {
     write_file("empty.pickle", "device\n");
     command_expect_error("fallow report empty.pickle", 1,
@@ -125,7 +125,7 @@ static void an_empty_snapshot_and_a_device_without_memory_are_errors(void **stat
     command_expect("fallow report third.pickle");
 }
 
-static void a_ring_that_was_overwritten_is_said(void **state)
+TEST(a_ring_that_was_overwritten_is_said)
 {
     write_file("ring.pickle", "segment 1024M 20M large\nblock 1024M 1M active_allocated\n"
                               "block 1025M 19M inactive\nalloc 1024M 1M\n"
@@ -141,7 +141,7 @@ static void a_ring_that_was_overwritten_is_said(void **state)
                          "the oldest events were overwritten");
 }
 
-static void files_given_by_mistake_are_recognised(void **state)
+TEST(files_given_by_mistake_are_recognised)
 {
     static const struct {
         const char *text, *told;
@@ -175,7 +175,7 @@ static void files_given_by_mistake_are_recognised(void **state)
     }
 }
 
-static void profiles_of_xpus_and_npus_are_read(void **state)
+TEST(profiles_of_xpus_and_npus_are_read)
 {
     for (unsigned type = 12; type <= 20; type += 8) {
         char text[512];
@@ -193,7 +193,7 @@ static void profiles_of_xpus_and_npus_are_read(void **state)
 
 /* ---- memory from before the recording ---- */
 
-static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **state)
+TEST(a_snapshot_without_history_is_a_heap_and_nothing_is_compared)
 {
     write_file("still.pickle", "segment 1024M 64M large\nblock 1024M 10M active_allocated\n"
                                "block 1034M 54M inactive\n"
@@ -227,7 +227,7 @@ static void a_snapshot_without_history_is_a_heap_and_nothing_is_compared(void **
 }
 
 /* 100 MiB are reserved at the start; the recording uses 40 of these and releases 20 before the peak. */
-static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void **state)
+TEST(what_a_late_recording_never_used_is_left_out_of_the_comparison)
 {
     write_file("late.pickle",
                "segment 1024M 80M large\nblock 1024M 80M inactive\n"
@@ -253,7 +253,7 @@ static void what_a_late_recording_never_used_is_left_out_of_the_comparison(void 
 }
 
 /* Some blocks have only frames of torch. */
-static void torch_frames_are_better_than_nothing(void **state)
+TEST(torch_frames_are_better_than_nothing)
 {
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                 "L 7 \"_flat_weight\" \"/site-packages/torch/x.py\"\n"
@@ -269,7 +269,7 @@ static void torch_frames_are_better_than_nothing(void **state)
 }
 
 /* The page first shows the last operation before the failure, with the blocks live at the failure. */
-static void the_page_opens_on_the_out_of_memory(void **state)
+TEST(the_page_opens_on_the_out_of_memory)
 {
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                 "A 0 0 4194304 0\nA 0 1 2097152 0\nF 0 1 0\nO 0 8388608 0 free=0\n"
@@ -282,7 +282,7 @@ static void the_page_opens_on_the_out_of_memory(void **state)
 /* ---- freed and not reusable yet ---- */
 
 /* A block of 100 bytes in a unit of 512, one of 10 MiB that record_stream keeps, and 53 MiB free after that. */
-static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(void **state)
+TEST(what_waits_for_other_streams_is_counted_and_rounding_is_not_idle)
 {
 #define WAITING "block 1025M 10M active_awaiting_free\nblock 1035M 53M inactive\n"
     write_file("waits.pickle", "segment 1024M 64M large\nblock 1024M 100 active_allocated\n" WAITING
@@ -308,7 +308,7 @@ static void what_waits_for_other_streams_is_counted_and_rounding_is_not_idle(voi
 }
 
 /* The driver alone would hold less, but is not a policy to advise. */
-static void the_driver_is_not_passed_over(void **state)
+TEST(the_driver_is_not_passed_over)
 {
     write_file(
         "driver.pickle",
@@ -357,7 +357,7 @@ static void expect_advice(const char *text, const char *type)
     flw_test_expect_in(out_text, member);
 }
 
-static void no_advice_is_set_already_or_breaks_the_program(void **state)
+TEST(no_advice_is_set_already_or_breaks_the_program)
 {
     static const char cuda[] = "PYTORCH_CUDA_ALLOC_CONF";
     static const char serve[] = "to serve the failed request with the 410 MiB there were, ";
@@ -383,24 +383,4 @@ static void no_advice_is_set_already_or_breaks_the_program(void **state)
                   "\"PYTORCH_NPU_ALLOC_CONF=expandable_segments:True\"");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_device_that_ran_out_is_shown_and_the_others_have_a_line),
-        cmocka_unit_test(every_threshold_looks_at_every_device),
-        cmocka_unit_test(a_folder_and_a_job_have_every_device),
-        cmocka_unit_test(the_last_iteration_of_torchtitan_is_a_job),
-        cmocka_unit_test(an_empty_snapshot_and_a_device_without_memory_are_errors),
-        cmocka_unit_test(a_ring_that_was_overwritten_is_said),
-        cmocka_unit_test(files_given_by_mistake_are_recognised),
-        cmocka_unit_test(profiles_of_xpus_and_npus_are_read),
-        cmocka_unit_test(a_snapshot_without_history_is_a_heap_and_nothing_is_compared),
-        cmocka_unit_test(the_page_opens_on_the_out_of_memory),
-        cmocka_unit_test(torch_frames_are_better_than_nothing),
-        cmocka_unit_test(what_waits_for_other_streams_is_counted_and_rounding_is_not_idle),
-        cmocka_unit_test(the_driver_is_not_passed_over),
-        cmocka_unit_test(no_advice_is_set_already_or_breaks_the_program),
-        cmocka_unit_test(what_a_late_recording_never_used_is_left_out_of_the_comparison),
-    };
-    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
-}
+FLW_TEST_MAIN(command_make_folder, command_remove_folder)

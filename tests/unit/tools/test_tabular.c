@@ -25,6 +25,7 @@ static int drop(void **state)
 static void print(const char *const (*rows)[3], size_t width, const char *style)
 {
     struct flw_table table = {.row_count = 0};
+    drop(NULL);
     for (size_t i = 1; rows[i][0] != NULL; i++) {
         flw_table_row(&table, style);
         flw_table_name(&table, rows[0][0], rows[i][0]);
@@ -42,7 +43,7 @@ static void print(const char *const (*rows)[3], size_t width, const char *style)
 static const char *const plain[][3] = {
     {"name", "one", "other"}, {"a", "1", "2"}, {"longer", "1,000", "-"}, {NULL, NULL, NULL}};
 
-static void a_table_that_fits_is_one(void **state)
+TEST(a_table_that_fits_is_one)
 {
     print(plain, 20, NULL);
     assert_string_equal(text, "name      one  other\n"
@@ -50,7 +51,7 @@ static void a_table_that_fits_is_one(void **state)
                               "longer  1,000      -\n");
 }
 
-static void what_does_not_fit_goes_on_below(void **state)
+TEST(what_does_not_fit_goes_on_below)
 {
     static const char *const rows[][3] = {
         {"name", "one", "other"}, {"longest", "1,000", "-"}, {NULL, NULL, NULL}};
@@ -62,12 +63,11 @@ static void what_does_not_fit_goes_on_below(void **state)
                               "\n"
                               "name     other\n"
                               "longest      -\n");
-    drop(NULL);
     print(wide, 20, NULL); /* a part has one column at least */
     assert_non_null(strstr(text, "longest  1,000,000,000\n"));
 }
 
-static void a_long_name_has_a_line_of_its_own(void **state)
+TEST(a_long_name_has_a_line_of_its_own)
 {
     static const char *const rows[][3] = {{"name", "one", "other"},
                                           {"a", "1", "2"},
@@ -80,7 +80,7 @@ static void a_long_name_has_a_line_of_its_own(void **state)
                               "        3      4\n");
 }
 
-static void letters_count_and_not_bytes(void **state)
+TEST(letters_count_and_not_bytes)
 {
     static const char *const rows[][3] = {
         {"name", "one", "other"}, {"m\u00e9moire", "1", "2"}, {NULL, NULL, NULL}};
@@ -121,10 +121,9 @@ static void expect(const char *columns, const char *locale, const char *what, co
 {
     send(columns, locale, what);
     assert_string_equal(text, want);
-    drop(NULL);
 }
 
-static void a_long_line_goes_on_in_the_next(void **state)
+TEST(a_long_line_goes_on_in_the_next)
 {
     expect("24", "C", "one two three four five\n", "one two three four five\n");
     expect("20", "C", "one two three four five\nand\n", "one two three four\n    five\nand\n");
@@ -138,7 +137,7 @@ static void a_long_line_goes_on_in_the_next(void **state)
     expect("20", "C", "\n\n", "\n\n");
 }
 
-static void letters_that_cannot_be_shown_are_question_marks(void **state)
+TEST(letters_that_cannot_be_shown_are_question_marks)
 {
     expect("40", "C", "m\u00e9moire \u8a18\n", "m?moire ?\n");
     expect("40", "en_GB.UTF-8", "m\u00e9moire \u8a18\n", "m\u00e9moire \u8a18\n");
@@ -149,15 +148,4 @@ static void letters_that_cannot_be_shown_are_question_marks(void **state)
     expect("40", "C.utf8", "\033[31mred\033[0m\n", "\033[31mred\033[0m\n");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_table_that_fits_is_one, drop),
-        cmocka_unit_test_teardown(what_does_not_fit_goes_on_below, drop),
-        cmocka_unit_test_teardown(a_long_name_has_a_line_of_its_own, drop),
-        cmocka_unit_test_teardown(letters_count_and_not_bytes, drop),
-        cmocka_unit_test(a_long_line_goes_on_in_the_next),
-        cmocka_unit_test(letters_that_cannot_be_shown_are_question_marks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, drop)

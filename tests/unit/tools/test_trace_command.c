@@ -133,7 +133,7 @@ static void expect_error(const char *arguments, int code, const char *what)
 
 /* ---- output ---- */
 
-static void every_verb_has_help_with_an_example(void **state)
+TEST(every_verb_has_help_with_an_example)
 {
     static const char *const verbs[] = {"info", "dump", "pack", "import", "export", "verify"};
     char line[64];
@@ -149,7 +149,7 @@ static void every_verb_has_help_with_an_example(void **state)
     }
 }
 
-static void info_is_as_written_here(void **state)
+TEST(info_is_as_written_here)
 {
     command_write("tiny.ftext", tiny_trace, strlen(tiny_trace));
     expect_success("info tiny.ftext");
@@ -175,7 +175,7 @@ static void take_keys(const char *json, char *keys, size_t room)
     keys[count] = '\0';
 }
 
-static void info_as_json_is_as_written_here(void **state)
+TEST(info_as_json_is_as_written_here)
 {
     char keys[2048], others[2048];
     command_write("tiny.ftext", tiny_trace, strlen(tiny_trace));
@@ -200,7 +200,7 @@ static void info_as_json_is_as_written_here(void **state)
     assert_string_equal(others, keys);
 }
 
-static void a_header_cannot_break_the_json(void **state)
+TEST(a_header_cannot_break_the_json)
 {
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                 "x recorded_devices 7\nrecorded_devices 1],\"a\":[\"\n"
@@ -213,7 +213,7 @@ static void a_header_cannot_break_the_json(void **state)
                                      "\"recorded_devices 1],\\\"a\\\":[\\\"\"]}\n"));
 }
 
-static void text_packed_and_dumped_is_the_same_text(void **state)
+TEST(text_packed_and_dumped_is_the_same_text)
 {
     command_write("tiny.ftext", tiny_trace, strlen(tiny_trace));
     expect_success("pack tiny.ftext -o tiny.ftrace");
@@ -231,7 +231,7 @@ static void text_packed_and_dumped_is_the_same_text(void **state)
 }
 
 /* The checksums are of files written before stacks were supported. */
-static void what_has_no_stacks_is_written_as_ever(void **state)
+TEST(what_has_no_stacks_is_written_as_ever)
 {
     command_write("tiny.ftext", tiny_trace, strlen(tiny_trace));
     expect_success("pack tiny.ftext -o tiny.ftrace");
@@ -240,7 +240,7 @@ static void what_has_no_stacks_is_written_as_ever(void **state)
     command_expect_text("cksum <tiny.pickle", "640121169 845\n");
 }
 
-static void stacks_are_counted_and_come_back(void **state)
+TEST(stacks_are_counted_and_come_back)
 {
     static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                 "L 7 \"step\" \"a.py\"\nL 9 \"main\" \"a.py\"\nW 0 1\n"
@@ -258,7 +258,7 @@ static void stacks_are_counted_and_come_back(void **state)
     assert_string_equal(out_text, trace);
 }
 
-static void what_generators_make_comes_back_the_same(void **state)
+TEST(what_generators_make_comes_back_the_same)
 {
     static const char *const generators[] = {"adversarial sawtooth", "adversarial comb-free",
                                              "random multi-stream --count 500", "train"};
@@ -274,7 +274,7 @@ static void what_generators_make_comes_back_the_same(void **state)
     }
 }
 
-static void info_names_the_devices_of_a_recording(void **state)
+TEST(info_names_the_devices_of_a_recording)
 {
     static const char log[] =
         "{\"traceEvents\":["
@@ -292,7 +292,7 @@ static void info_names_the_devices_of_a_recording(void **state)
     assert_non_null(strstr(out_text, ", 1 size from 1 KiB to 1 KiB\n"));
 }
 
-static void import_says_what_it_read(void **state)
+TEST(import_says_what_it_read)
 {
     static const char log[] = "Thread,Time,Action,Pointer,Size,Stream\n"
                               "1,00:00:01.000000,allocate,0x100,64,0\n"
@@ -308,7 +308,7 @@ static void import_says_what_it_read(void **state)
     assert_non_null(strstr(out_text, "\nF 20000 1 0\n"));
 }
 
-static void every_form_that_is_exported_is_read_again(void **state)
+TEST(every_form_that_is_exported_is_read_again)
 {
     static const char *const forms[][2] = {{"text", "text"},
                                            {"chrome", "kineto json"},
@@ -333,7 +333,7 @@ static void every_form_that_is_exported_is_read_again(void **state)
 
 /* ---- errors ---- */
 
-static void a_wrong_command_line_is_told_in_one_line(void **state)
+TEST(a_wrong_command_line_is_told_in_one_line)
 {
     expect_error("", 2, "trace needs a verb");
     expect_error("look x", 2, "trace has no verb 'look'");
@@ -349,7 +349,7 @@ static void a_wrong_command_line_is_told_in_one_line(void **state)
     expect_error("info a --trace-device x", 2, "--trace-device 'x' is not");
 }
 
-static void what_is_no_trace_is_told_in_one_line(void **state)
+TEST(what_is_no_trace_is_told_in_one_line)
 {
     command_write("empty", "", 0);
     command_write("words", "hello\n", 6);
@@ -364,7 +364,7 @@ static void what_is_no_trace_is_told_in_one_line(void **state)
     expect_error("pack tiny.ftext -o nowhere/out.ftrace", 1, "nowhere/out.ftrace: cannot");
 }
 
-static void a_cut_file_is_read_up_to_there_and_not_verified(void **state)
+TEST(a_cut_file_is_read_up_to_there_and_not_verified)
 {
     static char bytes[4096];
     command_write("tiny.ftext", tiny_trace, strlen(tiny_trace));
@@ -387,7 +387,7 @@ static void a_cut_file_is_read_up_to_there_and_not_verified(void **state)
 }
 
 /* Two events were recorded, a free in between was not; three more are missing after the second. */
-static void a_file_that_lacks_events_is_told_from_a_whole_and_a_broken_one(void **state)
+TEST(a_file_that_lacks_events_is_told_from_a_whole_and_a_broken_one)
 {
     static const char lacking[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields times\ngaps 0 1\n"
                                   "A 1000 0 512 0\nD 2000 1\nF 3000 0 0\nA 3000 1 512 0\n"
@@ -421,7 +421,7 @@ static void write_big_trace(void)
     assert_int_equal(fclose(file), 0);
 }
 
-static void a_full_disk_and_a_closed_pipe_are_told_in_one_line(void **state)
+TEST(a_full_disk_and_a_closed_pipe_are_told_in_one_line)
 {
     static const char *const commands[] = {"dump big.ftext", "pack big.ftext -o -",
                                            "export big.ftext --to chrome",
@@ -446,7 +446,7 @@ static void a_full_disk_and_a_closed_pipe_are_told_in_one_line(void **state)
     }
 }
 
-static void a_file_that_may_not_grow_is_told_and_not_left_behind(void **state)
+TEST(a_file_that_may_not_grow_is_told_and_not_left_behind)
 {
     write_big_trace();
     command_expect("mkdir limited && (ulimit -f 16; fallow trace pack big.ftext -o "
@@ -455,30 +455,4 @@ static void a_file_that_may_not_grow_is_told_and_not_left_behind(void **state)
     assert_string_equal(out_text, "1\n");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_verb_has_help_with_an_example),
-        cmocka_unit_test(info_is_as_written_here),
-        cmocka_unit_test(info_as_json_is_as_written_here),
-        cmocka_unit_test(a_header_cannot_break_the_json),
-        cmocka_unit_test(text_packed_and_dumped_is_the_same_text),
-        cmocka_unit_test(what_has_no_stacks_is_written_as_ever),
-        cmocka_unit_test(stacks_are_counted_and_come_back),
-        cmocka_unit_test(what_generators_make_comes_back_the_same),
-        cmocka_unit_test(info_names_the_devices_of_a_recording),
-        cmocka_unit_test(import_says_what_it_read),
-        cmocka_unit_test(every_form_that_is_exported_is_read_again),
-        cmocka_unit_test(a_wrong_command_line_is_told_in_one_line),
-        cmocka_unit_test(what_is_no_trace_is_told_in_one_line),
-        cmocka_unit_test(a_cut_file_is_read_up_to_there_and_not_verified),
-        cmocka_unit_test(a_file_that_lacks_events_is_told_from_a_whole_and_a_broken_one),
-        cmocka_unit_test(a_full_disk_and_a_closed_pipe_are_told_in_one_line),
-        cmocka_unit_test(a_file_that_may_not_grow_is_told_and_not_left_behind),
-    };
-    if (getenv("FALLOW_COMMAND") == NULL) {
-        fprintf(stderr, "FALLOW_COMMAND does not name the program\n");
-        return FLW_TEST_SKIPPED;
-    }
-    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
-}
+FLW_TEST_MAIN(command_make_folder, command_remove_folder)

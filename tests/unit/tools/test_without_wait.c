@@ -71,14 +71,14 @@ static void expect(uint64_t lag_units, uint64_t bytes)
 
 /* ---- by hand ---- */
 
-static void nothing_is_needed_for_nothing(void **state)
+TEST(nothing_is_needed_for_nothing)
 {
     start(1);
     add(0, FLW_OP_PASS, 0, 0);
     expect(100, 0);
 }
 
-static void one_stream_needs_the_bound(void **state)
+TEST(one_stream_needs_the_bound)
 {
     start(1);
     allocate(0, 0, 0, 100);
@@ -93,7 +93,7 @@ static void one_stream_needs_the_bound(void **state)
     }
 }
 
-static void what_goes_from_stream_to_stream_is_held_twice_until_its_work_is_done(void **state)
+TEST(what_goes_from_stream_to_stream_is_held_twice_until_its_work_is_done)
 {
     start(2);
     for (uint32_t i = 0; i < 10; i++) {
@@ -106,7 +106,7 @@ static void what_goes_from_stream_to_stream_is_held_twice_until_its_work_is_done
     expect(1000000, 200); /* each stream reuses its own block */
 }
 
-static void announced_uses_keep_bytes_from_their_own_stream_too(void **state)
+TEST(announced_uses_keep_bytes_from_their_own_stream_too)
 {
     start(2);
     allocate(0, 0, 0, 100);
@@ -117,7 +117,7 @@ static void announced_uses_keep_bytes_from_their_own_stream_too(void **state)
     expect(21, 200);
 }
 
-static void what_the_using_stream_is_given_before_the_free_may_touch_the_bytes(void **state)
+TEST(what_the_using_stream_is_given_before_the_free_may_touch_the_bytes)
 {
     for (unsigned is_later = 0; is_later < 2; is_later++) {
         start(2);
@@ -136,7 +136,7 @@ static void what_the_using_stream_is_given_before_the_free_may_touch_the_bytes(v
     }
 }
 
-static void who_frees_need_not_wait_for_its_own_use_but_others_must(void **state)
+TEST(who_frees_need_not_wait_for_its_own_use_but_others_must)
 {
     for (uint16_t stream = 0; stream < 2; stream++) {
         start(2);
@@ -149,7 +149,7 @@ static void who_frees_need_not_wait_for_its_own_use_but_others_must(void **state
     }
 }
 
-static void who_frees_waits_for_the_use_of_a_third_stream(void **state)
+TEST(who_frees_waits_for_the_use_of_a_third_stream)
 {
     for (unsigned is_later = 0; is_later < 2; is_later++) {
         start(3);
@@ -166,7 +166,7 @@ static void who_frees_waits_for_the_use_of_a_third_stream(void **state)
     }
 }
 
-static void a_stream_leaves_to_others_what_is_done_first(void **state)
+TEST(a_stream_leaves_to_others_what_is_done_first)
 {
     start(2);
     allocate(0, 0, 0, 100);
@@ -179,7 +179,7 @@ static void a_stream_leaves_to_others_what_is_done_first(void **state)
     expect(100, 200);
 }
 
-static void a_stream_leaves_to_others_what_everybody_may_take(void **state)
+TEST(a_stream_leaves_to_others_what_everybody_may_take)
 {
     start(2);
     allocate(0, 0, 0, 100);
@@ -192,7 +192,7 @@ static void a_stream_leaves_to_others_what_everybody_may_take(void **state)
     expect(100, 200);
 }
 
-static void a_long_lag_and_a_late_clock_do_not_overflow(void **state)
+TEST(a_long_lag_and_a_late_clock_do_not_overflow)
 {
     start(2);
     allocate(UINT64_MAX / 2, 0, 0, 100);
@@ -313,7 +313,7 @@ static void draw(size_t block_count, uint64_t most_bytes, size_t most_alive)
     }
 }
 
-static void no_choice_of_bytes_holds_less(void **state)
+TEST(no_choice_of_bytes_holds_less)
 {
     static const struct trial nothing;
     size_t above_count = 0;
@@ -383,7 +383,7 @@ static uint64_t apart(uint64_t lag_units)
     return sum;
 }
 
-static void it_lies_between_the_bound_and_a_pool_a_stream_and_grows_with_the_lag(void **state)
+TEST(it_lies_between_the_bound_and_a_pool_a_stream_and_grows_with_the_lag)
 {
     size_t above_count = 0, below_count = 0;
     for (unsigned round = 0; round < 500; round++) {
@@ -403,22 +403,10 @@ static void it_lies_between_the_bound_and_a_pool_a_stream_and_grows_with_the_lag
     assert_true(above_count > 1000 && below_count > 1000);
 }
 
-int main(void)
+static int seed_random(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_needed_for_nothing),
-        cmocka_unit_test(one_stream_needs_the_bound),
-        cmocka_unit_test(what_goes_from_stream_to_stream_is_held_twice_until_its_work_is_done),
-        cmocka_unit_test(announced_uses_keep_bytes_from_their_own_stream_too),
-        cmocka_unit_test(what_the_using_stream_is_given_before_the_free_may_touch_the_bytes),
-        cmocka_unit_test(who_frees_need_not_wait_for_its_own_use_but_others_must),
-        cmocka_unit_test(who_frees_waits_for_the_use_of_a_third_stream),
-        cmocka_unit_test(a_stream_leaves_to_others_what_is_done_first),
-        cmocka_unit_test(a_stream_leaves_to_others_what_everybody_may_take),
-        cmocka_unit_test(a_long_lag_and_a_late_clock_do_not_overflow),
-        cmocka_unit_test(no_choice_of_bytes_holds_less),
-        cmocka_unit_test(it_lies_between_the_bound_and_a_pool_a_stream_and_grows_with_the_lag),
-    };
     random_state = flw_test_seed("without_wait");
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+FLW_TEST_MAIN(seed_random, NULL)

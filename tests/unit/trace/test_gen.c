@@ -172,7 +172,7 @@ static struct flw_trace *serve(const char *rows, const char *words)
 
 /* ---- plans ---- */
 
-static void formulas_are_computed(void **state)
+TEST(formulas_are_computed)
 {
     static const struct {
         const char *formula;
@@ -202,7 +202,7 @@ static void run_plan(struct flw_gen *gen)
     flw_plan_run(gen, plan_text);
 }
 
-static void plans_allocate_use_and_free(void **state)
+TEST(plans_allocate_use_and_free)
 {
     static const struct flw_gen_option seed[] = {{"seed", "", FLW_GEN_COUNT, 1, 0, 9, NULL, 'Z'}};
     static const struct flw_gen_kind kind = {"plan", "", "", 1, seed, 1, NULL, NULL, run_plan};
@@ -224,7 +224,7 @@ static void plans_allocate_use_and_free(void **state)
 
 /* ---- all generators ---- */
 
-static void every_option_starts_within_its_bounds(void **state)
+TEST(every_option_starts_within_its_bounds)
 {
     for (size_t i = 0; flw_gen_get(i) != NULL; i++) {
         const struct flw_gen_kind *kind = flw_gen_get(i);
@@ -246,7 +246,7 @@ static void every_option_starts_within_its_bounds(void **state)
 }
 
 /* Another checksum is another trace, which needs another version. `other`: an option that changes the events. */
-static void the_same_options_give_the_same_trace(void **state)
+TEST(the_same_options_give_the_same_trace)
 {
     static const struct {
         const char *words, *other;
@@ -304,7 +304,7 @@ static void the_same_options_give_the_same_trace(void **state)
     }
 }
 
-static void what_does_not_fit_together_is_refused(void **state)
+TEST(what_does_not_fit_together_is_refused)
 {
     static const char *const rows[][2] = {
         /* clang-format off */
@@ -331,7 +331,7 @@ static void what_does_not_fit_together_is_refused(void **state)
 /* ---- sizes ---- */
 
 /* Of a trace: the peak (0: not checked), and how often sizes are allocated. */
-static void sizes_are_those_computed_by_hand(void **state)
+TEST(sizes_are_those_computed_by_hand)
 {
     static const struct {
         const char *requests, *words;
@@ -405,7 +405,7 @@ static void sizes_are_those_computed_by_hand(void **state)
 
 /* 2n steps, each an allocation or a free, with 73 allocations in a hundred until n are taken: the blocks that are live
  * grow to those that 0.46 n steps leave, then fall. */
-static void random_blocks_are_as_many_as_asked_for(void **state)
+TEST(random_blocks_are_as_many_as_asked_for)
 {
     int64_t live = 0, peak = 0;
     struct flw_trace *trace = make("random pattern=rmm count=10000 max=1048576");
@@ -421,7 +421,7 @@ static void random_blocks_are_as_many_as_asked_for(void **state)
     assert_in_range(trace->peak_requested_bytes, 3 * FLW_MIB, 4 * FLW_MIB - 1);
 }
 
-static void several_streams_share_blocks_and_queries_spill(void **state)
+TEST(several_streams_share_blocks_and_queries_spill)
 {
     struct flw_trace *none = make("random pattern=multi-stream count=4000 shared=0");
     struct flw_trace *half = make("random pattern=multi-stream count=4000 shared=50");
@@ -453,7 +453,7 @@ static const struct workload {
 };
 
 /* Exactly the workload's transfers, on all streams. */
-static void blocks_go_from_stream_to_stream_as_the_workload_says(void **state)
+TEST(blocks_go_from_stream_to_stream_as_the_workload_says)
 {
     for (size_t i = 0; i < ROWS(workloads); i++) {
         bool is_handed[STREAMS_MAX][STREAMS_MAX] = {{false}}, has_blocks[STREAMS_MAX] = {false};
@@ -482,7 +482,7 @@ static void blocks_go_from_stream_to_stream_as_the_workload_says(void **state)
 
 /* One or two launches separate events: the host waits for the device only at the end of a step, and only if the pace is
  * quick. --pace changes only times; the default is each workload's own. */
-static void the_host_runs_ahead_within_a_step(void **state)
+TEST(the_host_runs_ahead_within_a_step)
 {
     for (size_t i = 0; i < ROWS(workloads); i++) {
         const uint64_t paces_ns[] = {workloads[i].pace_ns, 2500};
@@ -508,7 +508,7 @@ static void the_host_runs_ahead_within_a_step(void **state)
 
 /* ---- serve ---- */
 
-static void weights_are_as_many_as_the_models_have(void **state)
+TEST(weights_are_as_many_as_the_models_have)
 {
     static const struct {
         const char *words;
@@ -543,7 +543,7 @@ static void expect_tokens(struct flw_trace *trace, uint64_t largest, uint64_t su
     assert_int_equal(sum_bytes / 24, sum);
 }
 
-static void a_step_takes_no_more_tokens_than_it_may(void **state)
+TEST(a_step_takes_no_more_tokens_than_it_may)
 {
     /* 2500 tokens of prompts and the first ones' two further tokens within five steps, then two steps of one request at
      * most; a minute later the last one: 7, and 1. */
@@ -561,7 +561,7 @@ static void a_step_takes_no_more_tokens_than_it_may(void **state)
         1100, 1100 + 1100 - 1024);
 }
 
-static void captured_blocks_are_in_a_pool_of_their_own(void **state)
+TEST(captured_blocks_are_in_a_pool_of_their_own)
 {
     struct flw_trace_walk walk = {0};
     size_t in_pool = 0;
@@ -589,7 +589,7 @@ static void captured_blocks_are_in_a_pool_of_their_own(void **state)
 
 /* Even choices: an eighth of 8 x T x k, which is 8192, sigma 85. All by Zipf: the ranks with the favourites get
  * more. */
-static void dealt_experts_get_irregular_shares(void **state)
+TEST(dealt_experts_get_irregular_shares)
 {
     for (size_t skewed = 0; skewed < 2; skewed++) {
         struct flw_trace *trace =
@@ -615,7 +615,7 @@ static void dealt_experts_get_irregular_shares(void **state)
 
 /* ---- train ---- */
 
-static void parameters_and_state_are_as_many_bytes_as_the_model_has(void **state)
+TEST(parameters_and_state_are_as_many_bytes_as_the_model_has)
 {
     static const struct {
         const char *words;
@@ -641,7 +641,7 @@ static void parameters_and_state_are_as_many_bytes_as_the_model_has(void **state
 }
 
 /* Of 4 stages the first one's peak has four microbatches in flight, the last one's has one. */
-static void a_pipeline_holds_one_microbatch_for_each_stage_behind(void **state)
+TEST(a_pipeline_holds_one_microbatch_for_each_stage_behind)
 {
     uint64_t peaks[4];
     for (unsigned rank = 0; rank < 4; rank++) {
@@ -665,7 +665,7 @@ static bool read_text(const char *text, struct flw_requests *out)
     return flw_requests_read_bytes(text, strlen(text), "name", out, message);
 }
 
-static void files_of_requests_are_read(void **state)
+TEST(files_of_requests_are_read)
 {
     static const struct {
         const char *text;
@@ -693,7 +693,7 @@ static void files_of_requests_are_read(void **state)
     }
 }
 
-static void broken_requests_are_named_with_their_line(void **state)
+TEST(broken_requests_are_named_with_their_line)
 {
     static const char *const texts[] = {
         "",
@@ -716,7 +716,7 @@ static void broken_requests_are_named_with_their_line(void **state)
     }
 }
 
-static void drawn_requests_look_like_the_tables(void **state)
+TEST(drawn_requests_look_like_the_tables)
 {
     static struct flw_gen gen = {.random_state = 3};
     size_t short_count = 0;
@@ -743,28 +743,4 @@ static int remove_file(void **state)
     return unlink(requests_path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formulas_are_computed),
-        cmocka_unit_test(plans_allocate_use_and_free),
-        cmocka_unit_test(every_option_starts_within_its_bounds),
-        cmocka_unit_test(the_same_options_give_the_same_trace),
-        cmocka_unit_test(what_does_not_fit_together_is_refused),
-        cmocka_unit_test(sizes_are_those_computed_by_hand),
-        cmocka_unit_test(random_blocks_are_as_many_as_asked_for),
-        cmocka_unit_test(several_streams_share_blocks_and_queries_spill),
-        cmocka_unit_test(blocks_go_from_stream_to_stream_as_the_workload_says),
-        cmocka_unit_test(the_host_runs_ahead_within_a_step),
-        cmocka_unit_test(weights_are_as_many_as_the_models_have),
-        cmocka_unit_test(a_step_takes_no_more_tokens_than_it_may),
-        cmocka_unit_test(captured_blocks_are_in_a_pool_of_their_own),
-        cmocka_unit_test(dealt_experts_get_irregular_shares),
-        cmocka_unit_test(parameters_and_state_are_as_many_bytes_as_the_model_has),
-        cmocka_unit_test(a_pipeline_holds_one_microbatch_for_each_stage_behind),
-        cmocka_unit_test(files_of_requests_are_read),
-        cmocka_unit_test(broken_requests_are_named_with_their_line),
-        cmocka_unit_test(drawn_requests_look_like_the_tables),
-    };
-    return cmocka_run_group_tests(tests, make_file, remove_file);
-}
+FLW_TEST_MAIN(make_file, remove_file)

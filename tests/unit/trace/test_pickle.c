@@ -53,7 +53,7 @@ static struct flw_pickle_cursor walk(const struct flw_pickle *pickle, struct flw
 
 /* ---- opcodes ---- */
 
-static void exactly_the_data_opcodes_are_accepted(void **state)
+TEST(exactly_the_data_opcodes_are_accepted)
 {
     static const uint8_t accepted[] = {0x80, 0x95, '.',  '(',  '0',  'N',  0x88, 0x89, 'J',
                                        'K',  'M',  0x8A, 0x8B, 'G',  0x8C, 'X',  0x8D, 'B',
@@ -69,7 +69,7 @@ static void exactly_the_data_opcodes_are_accepted(void **state)
     }
 }
 
-static void what_imports_or_calls_is_refused_by_name_and_offset(void **state)
+TEST(what_imports_or_calls_is_refused_by_name_and_offset)
 {
     static const struct {
         uint8_t code;
@@ -86,7 +86,7 @@ static void what_imports_or_calls_is_refused_by_name_and_offset(void **state)
     }
 }
 
-static void protocols_2_to_5_are_read_and_no_other(void **state)
+TEST(protocols_2_to_5_are_read_and_no_other)
 {
     for (int protocol = 0; protocol < 256; protocol++) {
         uint8_t bytes[] = {0x80, (uint8_t)protocol, '}', '.'};
@@ -97,7 +97,7 @@ static void protocols_2_to_5_are_read_and_no_other(void **state)
     expect_refused("}.", 2, "not a pickle of protocol 2 or newer");
 }
 
-static void values_are_what_their_bytes_say(void **state)
+TEST(values_are_what_their_bytes_say)
 {
     static const struct {
         const char *bytes;
@@ -141,7 +141,7 @@ static void values_are_what_their_bytes_say(void **state)
     }
 }
 
-static void broken_pickles_are_refused(void **state)
+TEST(broken_pickles_are_refused)
 {
     static const struct {
         const char *bytes;
@@ -193,7 +193,7 @@ static void broken_pickles_are_refused(void **state)
 /* ---- containers ---- */
 
 /* {"size": [{"size": (1, 2)}, {"size": (1, 2)}, {"size": (2, 1)}]}: which pair each has. */
-static void equal_pairs_of_numbers_have_one_number(void **state)
+TEST(equal_pairs_of_numbers_have_one_number)
 {
     static const uint8_t bytes[] = "\x80\x04}\x8c\4size](}\x8c\4sizeK\1K\2\x86s}\x8c\4size(K\1K\2ts"
                                    "}\x8c\4sizeK\2K\1\x86ses.";
@@ -210,7 +210,7 @@ static void equal_pairs_of_numbers_have_one_number(void **state)
     flw_pickle_finish(&pickle);
 }
 
-static void the_memo_gives_back_what_was_put(void **state)
+TEST(the_memo_gives_back_what_was_put)
 {
     static const uint8_t by_number[] = "\x80\x02}(\x8c\4sizeq\1K\5h\1K\6\x8c\4lineK\x09u.";
     struct flw_pickle_value item;
@@ -229,7 +229,7 @@ static void the_memo_gives_back_what_was_put(void **state)
     flw_pickle_finish(&pickle);
 }
 
-static void lists_keep_containers_with_something_of_interest(void **state)
+TEST(lists_keep_containers_with_something_of_interest)
 {
     struct writer w = write_value(4, "[1 {none 7} {size 18446744073709551614 line 3} []]");
     struct flw_pickle_value item;
@@ -244,7 +244,7 @@ static void lists_keep_containers_with_something_of_interest(void **state)
     free(w.bytes);
 }
 
-static void a_list_may_name_an_item_of_before(void **state)
+TEST(a_list_may_name_an_item_of_before)
 {
     static const uint8_t bytes[] = "\x80\x04](}\x8c\4sizeK\5sq\1}\x8c\4sizeK\6sh\1e.";
     struct flw_pickle_value item;
@@ -257,7 +257,7 @@ static void a_list_may_name_an_item_of_before(void **state)
     flw_pickle_finish(&pickle);
 }
 
-static void containers_grow_piece_by_piece(void **state)
+TEST(containers_grow_piece_by_piece)
 {
     struct writer w = write_value(4, "[{size 0 | line 7} {size 1 | line 7} | {size 2 | line 7} "
                                      "{size 3 | line 7} | {size 4 | line 7} {size 5 | line 7}]");
@@ -273,19 +273,4 @@ static void containers_grow_piece_by_piece(void **state)
     free(w.bytes);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exactly_the_data_opcodes_are_accepted),
-        cmocka_unit_test(what_imports_or_calls_is_refused_by_name_and_offset),
-        cmocka_unit_test(protocols_2_to_5_are_read_and_no_other),
-        cmocka_unit_test(values_are_what_their_bytes_say),
-        cmocka_unit_test(broken_pickles_are_refused),
-        cmocka_unit_test(equal_pairs_of_numbers_have_one_number),
-        cmocka_unit_test(the_memo_gives_back_what_was_put),
-        cmocka_unit_test(lists_keep_containers_with_something_of_interest),
-        cmocka_unit_test(a_list_may_name_an_item_of_before),
-        cmocka_unit_test(containers_grow_piece_by_piece),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -114,7 +114,7 @@ static void expect_file_refused(const char *path, const char *wanted)
 /* ---- packed ---- */
 
 /* In two archives, one after the other; and as a trace's writer packs, over a file that is there, too. */
-static void every_kind_unpacks_to_what_was_packed(void **state)
+TEST(every_kind_unpacks_to_what_was_packed)
 {
     struct bytes text = make_text();
     for (size_t i = 0; i < PACKED; i++) {
@@ -144,7 +144,7 @@ static void every_kind_unpacks_to_what_was_packed(void **state)
     free(text.at);
 }
 
-static void a_broken_archive_is_refused(void **state)
+TEST(a_broken_archive_is_refused)
 {
     struct bytes text = make_text();
     for (size_t i = 0; i < PACKED; i++) {
@@ -172,7 +172,7 @@ static void a_broken_archive_is_refused(void **state)
     free(text.at);
 }
 
-static void a_build_without_the_library_says_which(void **state)
+TEST(a_build_without_the_library_says_which)
 {
     for (size_t i = 0; i < PACKED; i++) {
         char head[16] = {0}, path[16];
@@ -189,7 +189,7 @@ static void a_build_without_the_library_says_which(void **state)
 }
 
 /* 96 MB of comments, in twelve archives. */
-static void an_archive_that_unpacks_to_far_too_much_is_refused(void **state)
+TEST(an_archive_that_unpacks_to_far_too_much_is_refused)
 {
     static const char head[] = "#fallow-trace 1\ndevice 0\nfields none\n";
     size_t count = 8u << 20;
@@ -218,7 +218,7 @@ static void an_archive_that_unpacks_to_far_too_much_is_refused(void **state)
 }
 
 /* A pickle of several windows with items across each boundary. */
-static void a_long_file_is_read_the_same_plain_and_packed(void **state)
+TEST(a_long_file_is_read_the_same_plain_and_packed)
 {
     char *snapshot = NULL;
     size_t bytes;
@@ -249,7 +249,7 @@ static void a_long_file_is_read_the_same_plain_and_packed(void **state)
     }
 }
 
-static void a_cut_archive_of_a_trace_file_is_read_up_to_there(void **state)
+TEST(a_cut_archive_of_a_trace_file_is_read_up_to_there)
 {
     struct flw_trace *whole = random_trace(11, 60000), *trace;
     size_t count;
@@ -280,7 +280,7 @@ static void a_cut_archive_of_a_trace_file_is_read_up_to_there(void **state)
 }
 
 /* An archive of stored bytes with a wrong checksum: the unpacked bytes are read before the error is found. */
-static void a_damaged_archive_is_blamed_for_what_made_no_sense(void **state)
+TEST(a_damaged_archive_is_blamed_for_what_made_no_sense)
 {
     static const char text[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\nA x\n";
     uint8_t bytes[128] = {0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 1};
@@ -297,7 +297,7 @@ static void a_damaged_archive_is_blamed_for_what_made_no_sense(void **state)
 
 /* ---- refused ---- */
 
-static void what_cannot_be_read_is_an_error_that_names_it(void **state)
+TEST(what_cannot_be_read_is_an_error_that_names_it)
 {
     char name[260];
     struct flw_trace *trace;
@@ -346,7 +346,7 @@ static void expect_readers(const char *path, uid_t owner, gid_t group, mode_t mo
     assert_int_equal(status.st_mode & 0777, mode);
 }
 
-static void a_written_file_is_complete_and_replaces_the_old_one(void **state)
+TEST(a_written_file_is_complete_and_replaces_the_old_one)
 {
     struct flw_trace *trace;
     struct stat status;
@@ -364,7 +364,7 @@ static void a_written_file_is_complete_and_replaces_the_old_one(void **state)
 
 /* Only root may change a file's owner. For other users the new file has their own group, without access for that
  * group. */
-static void a_replaced_file_keeps_its_owner_and_its_group(void **state)
+TEST(a_replaced_file_keeps_its_owner_and_its_group)
 {
     write_bytes("theirs", "old", 3);
     if (geteuid() != 0 || chown("theirs", 4321, 4322) != 0) {
@@ -386,7 +386,7 @@ static void a_replaced_file_keeps_its_owner_and_its_group(void **state)
 }
 
 /* /dev/full rejects all bytes; a limit on file sizes simulates a full disk. */
-static void where_nothing_can_be_written_there_is_an_error_and_no_file(void **state)
+TEST(where_nothing_can_be_written_there_is_an_error_and_no_file)
 {
     size_t before = count_files();
     struct rlimit old;
@@ -421,7 +421,7 @@ static void where_nothing_can_be_written_there_is_an_error_and_no_file(void **st
     }
 }
 
-static void nothing_written_is_empty_and_what_is_abandoned_nothing(void **state)
+TEST(nothing_written_is_empty_and_what_is_abandoned_nothing)
 {
     static const struct {
         const char *name;
@@ -477,7 +477,7 @@ static void write_without_end(const char *path, int report)
     _exit(1);
 }
 
-static void a_killed_writer_loses_only_what_it_had_not_flushed(void **state)
+TEST(a_killed_writer_loses_only_what_it_had_not_flushed)
 {
     int pipe_ends[2];
     uint64_t safe_count = 0;
@@ -505,22 +505,4 @@ static void a_killed_writer_loses_only_what_it_had_not_flushed(void **state)
     flw_trace_destroy(trace);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_unpacks_to_what_was_packed),
-        cmocka_unit_test(a_broken_archive_is_refused),
-        cmocka_unit_test(a_build_without_the_library_says_which),
-        cmocka_unit_test(an_archive_that_unpacks_to_far_too_much_is_refused),
-        cmocka_unit_test(a_long_file_is_read_the_same_plain_and_packed),
-        cmocka_unit_test(a_cut_archive_of_a_trace_file_is_read_up_to_there),
-        cmocka_unit_test(a_damaged_archive_is_blamed_for_what_made_no_sense),
-        cmocka_unit_test(what_cannot_be_read_is_an_error_that_names_it),
-        cmocka_unit_test(a_written_file_is_complete_and_replaces_the_old_one),
-        cmocka_unit_test(a_replaced_file_keeps_its_owner_and_its_group),
-        cmocka_unit_test(where_nothing_can_be_written_there_is_an_error_and_no_file),
-        cmocka_unit_test(nothing_written_is_empty_and_what_is_abandoned_nothing),
-        cmocka_unit_test(a_killed_writer_loses_only_what_it_had_not_flushed),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+FLW_TEST_MAIN(make_folder, remove_folder)

@@ -68,7 +68,7 @@ static struct flw_trace *read_profile(const char *text)
     HEAD "origin kineto trace\nkineto_events " events "\nkineto_total_mismatches 0\n" \
          "kineto_skipped_memory_events 0\n"
 
-static void a_profile_is_this_trace(void **state)
+TEST(a_profile_is_this_trace)
 {
     static const struct {
         const char *profile, *text;
@@ -146,7 +146,7 @@ static void a_profile_is_this_trace(void **state)
     }
 }
 
-static void devices_of_a_profile_are_told_apart(void **state)
+TEST(devices_of_a_profile_are_told_apart)
 {
     char *json = make_profile("memory|1|0|4096|512|512|512\nmemory|2|3|4096|1024|1024|2048\n");
     for (int device = 0; device < 2; device++) {
@@ -173,7 +173,7 @@ static uint32_t count_frames(const struct flw_trace *trace, const char *name, in
 }
 
 /* Deep stacks lose their outermost frames; a call stack beyond the kept text ends with a complete frame. */
-static void stacks_of_a_profile_have_an_end(void **state)
+TEST(stacks_of_a_profile_have_an_end)
 {
     char *deep = malloc(64 * 1500), *at = deep;
     assert_non_null(deep);
@@ -198,7 +198,7 @@ static void stacks_of_a_profile_have_an_end(void **state)
     free(deep);
 }
 
-static void deep_and_long_values_cost_no_memory(void **state)
+TEST(deep_and_long_values_cost_no_memory)
 {
     size_t count = 3u << 20;
     char *text = malloc(count + sizeof GOOD + 8);
@@ -219,7 +219,7 @@ static void deep_and_long_values_cost_no_memory(void **state)
 }
 
 /* Unknown values are not printed. */
-static void an_out_of_memory_says_what_was_free(void **state)
+TEST(an_out_of_memory_says_what_was_free)
 {
     struct flw_trace *trace = read_text("#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
                                         "O 0 5 0 free=12345\nO 0 6 0\n");
@@ -245,7 +245,7 @@ static const char clocks[] = "#fallow-trace 1\ndevice 0\nstream 0\nstream 560375
                              "F 1000 1 0\nO 500000000 1048576 0\n"
                              "A 1000000000 3 300 0 @139637976728576\nF 1000001000 0 0\n";
 
-static void a_log_is_this_trace(void **state)
+TEST(a_log_is_this_trace)
 {
     static const struct {
         const char *log, *text;
@@ -279,7 +279,7 @@ static void a_log_is_this_trace(void **state)
     }
 }
 
-static void a_log_is_written_and_read_back(void **state)
+TEST(a_log_is_written_and_read_back)
 {
     static const char log[] = RMM "0,00:00:00.000000,allocate,0x100,64,0\n"
                                   "0,00:00:00.000000,allocate,0x200,100,0x5581ab\n"
@@ -312,7 +312,7 @@ static void a_log_is_written_and_read_back(void **state)
     "{\"name\":\"[memory]\",\"ts\":1,\"args\":{\"Device Type\":0,\"Device Id\":-1,\"Addr\":5," \
     "\"Bytes\":9}}"
 
-static void a_bad_file_is_named_with_its_place_and_reason(void **state)
+TEST(a_bad_file_is_named_with_its_place_and_reason)
 {
     static const struct {
         const char *text, *wanted;
@@ -387,17 +387,4 @@ static void a_bad_file_is_named_with_its_place_and_reason(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_profile_is_this_trace),
-        cmocka_unit_test(devices_of_a_profile_are_told_apart),
-        cmocka_unit_test(stacks_of_a_profile_have_an_end),
-        cmocka_unit_test(deep_and_long_values_cost_no_memory),
-        cmocka_unit_test(an_out_of_memory_says_what_was_free),
-        cmocka_unit_test(a_log_is_this_trace),
-        cmocka_unit_test(a_log_is_written_and_read_back),
-        cmocka_unit_test(a_bad_file_is_named_with_its_place_and_reason),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -63,7 +63,7 @@ static const char small[] = "#fallow-trace 1\ndevice 2\nstream 0\nstream 77\n"
                             "O 5000 99 1 free=7\nY 5000 wait 0 1\nE 6000 \"step\"\nD 7000 5\n"
                             "F 8000 0 0\n";
 
-static void numbers_survive_as_bytes(void **state)
+TEST(numbers_survive_as_bytes)
 {
     for (unsigned shift = 0; shift < 64; shift++) {
         for (int64_t near = -1; near <= 1; near++) {
@@ -90,9 +90,9 @@ static void numbers_survive_as_bytes(void **state)
     assert_false(flw_wire_get_varint(&in, &back));
 }
 
-static void any_trace_comes_back_the_same(void **state)
+TEST(any_trace_comes_back_the_same)
 {
-    uint64_t seed = *(uint64_t *)*state;
+    uint64_t seed = flw_test_seed("unit.trace_ftrace");
     for (unsigned i = 0; i < 60; i++) {
         struct flw_trace *trace = random_trace(seed + i, i < 50 ? 40 * i : 20000);
         char *text = print_text(trace);
@@ -109,7 +109,7 @@ static void any_trace_comes_back_the_same(void **state)
 }
 
 /* As written by a program that did not support this line of a text. */
-static void a_note_of_when_it_began_is_when_it_began(void **state)
+TEST(a_note_of_when_it_began_is_when_it_began)
 {
     struct flw_trace *trace = read_text(small);
     uint64_t begin_ns = trace->begin_ns;
@@ -136,7 +136,7 @@ static void assert_begins(const struct flw_trace *part, const struct flw_trace *
     assert_true(part->initial_count <= whole->initial_count);
 }
 
-static void a_file_cut_anywhere_is_read_up_to_there(void **state)
+TEST(a_file_cut_anywhere_is_read_up_to_there)
 {
     struct flw_trace *whole = read_text(small);
     for (int codec = 0; codec < FLW_RECORD_CODEC_COUNT; codec++) {
@@ -160,7 +160,7 @@ static void a_file_cut_anywhere_is_read_up_to_there(void **state)
     flw_trace_destroy(whole);
 }
 
-static void every_changed_bit_is_seen(void **state)
+TEST(every_changed_bit_is_seen)
 {
     struct flw_trace *whole = read_text(small);
     for (int codec = 0; codec < FLW_RECORD_CODEC_COUNT; codec++) {
@@ -184,9 +184,9 @@ static void every_changed_bit_is_seen(void **state)
     flw_trace_destroy(whole);
 }
 
-static void what_follows_a_damaged_chunk_can_be_read(void **state)
+TEST(what_follows_a_damaged_chunk_can_be_read)
 {
-    uint64_t seed = *(uint64_t *)*state;
+    uint64_t seed = flw_test_seed("unit.trace_ftrace");
     for (unsigned i = 0; i < 8; i++) {
         struct flw_trace *whole = random_trace(seed + i, 60000);
         struct bytes bytes = print_file(whole, FLW_RECORD_PACKED);
@@ -252,7 +252,7 @@ static void add_chunk(struct piece *piece, struct flw_frame_chunk frame, const v
     piece->count += FLW_FRAME_BYTES + count;
 }
 
-static void another_major_version_is_refused_and_a_minor_one_read(void **state)
+TEST(another_major_version_is_refused_and_a_minor_one_read)
 {
     struct piece piece;
     add_header(&piece, 2, 0, 1, 1000000000);
@@ -268,7 +268,7 @@ static void another_major_version_is_refused_and_a_minor_one_read(void **state)
     flw_trace_destroy(trace);
 }
 
-static void unknown_chunks_records_and_entries_are_passed_over(void **state)
+TEST(unknown_chunks_records_and_entries_are_passed_over)
 {
     static const unsigned char dictionary[] = {9, 3, 1, 2, 3, 1, 2, 0, 5};
     static const unsigned char events[] = {
@@ -294,7 +294,7 @@ static void unknown_chunks_records_and_entries_are_passed_over(void **state)
     expect_records(trace, "A 180 0 4096 0\nD 180 3\nF 180 0 0\n");
 }
 
-static void ticks_become_nanoseconds(void **state)
+TEST(ticks_become_nanoseconds)
 {
     static const unsigned char marks[] = {0x0F, 25, 3, 1, 0, 0x0F, 25, 7, 1, 0};
     struct flw_frame_chunk frame = {.type = FLW_FTRACE_EVENTS,
@@ -318,7 +318,7 @@ static void ticks_become_nanoseconds(void **state)
     "\5\4\1\0\0\0"
 
 /* Whole chunks with records that cannot follow the previous ones. */
-static void what_makes_no_sense_ends_the_trace_there(void **state)
+TEST(what_makes_no_sense_ends_the_trace_there)
 {
 #define CHUNK(bytes, count, type)             \
     {                                         \
@@ -422,7 +422,7 @@ static void what_makes_no_sense_ends_the_trace_there(void **state)
 
 /* ---- stacks ---- */
 
-static void a_file_without_stacks_is_of_the_version_before_them(void **state)
+TEST(a_file_without_stacks_is_of_the_version_before_them)
 {
     static const char plain[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\nA 0 0 8 0\n";
     static const char made_before[] = /* by the version before */
@@ -442,7 +442,7 @@ static void a_file_without_stacks_is_of_the_version_before_them(void **state)
 
 /* ---- writing ---- */
 
-static void what_was_flushed_can_be_read_while_writing_goes_on(void **state)
+TEST(what_was_flushed_can_be_read_while_writing_goes_on)
 {
     struct flw_ftrace_settings settings = {.has_times = true, .device = 2, .step_ns = 1000};
     struct bytes bytes = {NULL, 0}, text = {NULL, 0};
@@ -524,7 +524,7 @@ static size_t count_kept(const struct flw_trace *trace)
     return kept;
 }
 
-static void lost_stacks_take_no_event_away(void **state)
+TEST(lost_stacks_take_no_event_away)
 {
     struct bytes bytes = print_many_stacks();
     size_t kept_before = MANY;
@@ -550,23 +550,4 @@ static void lost_stacks_take_no_event_away(void **state)
     free(bytes.at);
 }
 
-int main(void)
-{
-    uint64_t seed = flw_test_seed("unit.trace_ftrace");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_survive_as_bytes),
-        cmocka_unit_test_prestate(any_trace_comes_back_the_same, &seed),
-        cmocka_unit_test(a_note_of_when_it_began_is_when_it_began),
-        cmocka_unit_test(a_file_cut_anywhere_is_read_up_to_there),
-        cmocka_unit_test(every_changed_bit_is_seen),
-        cmocka_unit_test_prestate(what_follows_a_damaged_chunk_can_be_read, &seed),
-        cmocka_unit_test(another_major_version_is_refused_and_a_minor_one_read),
-        cmocka_unit_test(unknown_chunks_records_and_entries_are_passed_over),
-        cmocka_unit_test(ticks_become_nanoseconds),
-        cmocka_unit_test(what_makes_no_sense_ends_the_trace_there),
-        cmocka_unit_test(a_file_without_stacks_is_of_the_version_before_them),
-        cmocka_unit_test(what_was_flushed_can_be_read_while_writing_goes_on),
-        cmocka_unit_test(lost_stacks_take_no_event_away),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

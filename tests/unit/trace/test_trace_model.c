@@ -8,7 +8,7 @@
 #include "trace/trace/largearray.h"
 #include "trace/trace/phases.h"
 
-static void arrays_grow_with_zeros_or_stay_as_they_were(void **state)
+TEST(arrays_grow_with_zeros_or_stay_as_they_were)
 {
     uint64_t *array = NULL;
     size_t room = 0;
@@ -38,7 +38,7 @@ static void arrays_grow_with_zeros_or_stay_as_they_were(void **state)
     flw_largearray_free(NULL, 0, sizeof(*array));
 }
 
-static void stacks_and_frames_are_kept_once(void **state)
+TEST(stacks_and_frames_are_kept_once)
 {
     struct flw_stacks stacks = {0};
     uint32_t frames[300], one, again, none;
@@ -92,7 +92,7 @@ static void expect_rows(const char *steps, const char *wanted, uint32_t wanted_c
     free(text);
 }
 
-static void in_a_row_phases_lie_within_one_another(void **state)
+TEST(in_a_row_phases_lie_within_one_another)
 {
     expect_rows("", "", 0);
     expect_rows("(a(b)b(c(d)d)c)a(e)e", "0000000000", 1);
@@ -114,7 +114,7 @@ static void in_a_row_phases_lie_within_one_another(void **state)
 
 #define HEAD "#fallow-trace 1\ndevice 0\nstream 0\nfields addresses segments\n"
 
-static void totals_are_of_what_is_live_and_held(void **state)
+TEST(totals_are_of_what_is_live_and_held)
 {
     static const struct {
         const char *records;
@@ -148,7 +148,7 @@ static void totals_are_of_what_is_live_and_held(void **state)
         place = before;                          \
     } while (0)
 
-static void what_was_tampered_with_is_not_valid(void **state)
+TEST(what_was_tampered_with_is_not_valid)
 {
     static const char text[] = HEAD
         "P 0 0 512 0 @4096 pool=3\nK 0 \"on\"\nB 0 \"step\"\nA 0 1 777 0 @20000\nU 0 1 0\nF 0 1 0\nC 0 1 0\n";
@@ -170,14 +170,4 @@ static void what_was_tampered_with_is_not_valid(void **state)
     assert_false(flw_trace_is_valid(NULL));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrays_grow_with_zeros_or_stay_as_they_were),
-        cmocka_unit_test(stacks_and_frames_are_kept_once),
-        cmocka_unit_test(in_a_row_phases_lie_within_one_another),
-        cmocka_unit_test(totals_are_of_what_is_live_and_held),
-        cmocka_unit_test(what_was_tampered_with_is_not_valid),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -75,7 +75,7 @@ static void expect_rows(const struct row *rows, size_t count)
     }
 }
 
-static void blocks_are_followed_through_heap_and_events(void **state)
+TEST(blocks_are_followed_through_heap_and_events)
 {
     static const struct row rows[] = {
         /* freed but never allocated: there at the start */
@@ -124,7 +124,7 @@ static void blocks_are_followed_through_heap_and_events(void **state)
     expect_rows(rows, COUNT_OF(rows));
 }
 
-static void segments_of_the_start_are_those_of_the_end_with_events_undone(void **state)
+TEST(segments_of_the_start_are_those_of_the_end_with_events_undone)
 {
     static const struct row rows[] = {
         {"segment 16M 2M small\n"
@@ -150,7 +150,7 @@ static void segments_of_the_start_are_those_of_the_end_with_events_undone(void *
     expect_rows(rows, COUNT_OF(rows));
 }
 
-static void pools_are_numbered_in_the_order_of_their_pairs(void **state)
+TEST(pools_are_numbered_in_the_order_of_their_pairs)
 {
 #define POOLED(address, id)                                   \
     "segment " address " 1M small segment_pool_id (" id ")\n" \
@@ -190,7 +190,7 @@ static void pools_are_numbered_in_the_order_of_their_pairs(void **state)
     expect_rows(rows, COUNT_OF(rows));
 }
 
-static void records_have_the_frames_that_they_say(void **state)
+TEST(records_have_the_frames_that_they_say)
 {
     static const struct row rows[] = {
         {"alloc 16M 1M frames @leaf;main\nfree_requested 16M 1M frames @drop;main\n"
@@ -266,7 +266,7 @@ static void expect_shape(const struct flw_trace *trace, const char *wanted)
     free(text);
 }
 
-static void phases_lie_where_their_times_say(void **state)
+TEST(phases_lie_where_their_times_say)
 {
     static const struct {
         const char *snapshot, *shape, *note;
@@ -311,7 +311,7 @@ static void phases_lie_where_their_times_say(void **state)
     }
 }
 
-static void names_of_phases_are_made_printable_and_short(void **state)
+TEST(names_of_phases_are_made_printable_and_short)
 {
     char text[2048], longer[1200];
     memset(longer, 'z', sizeof longer);
@@ -330,7 +330,7 @@ static void names_of_phases_are_made_printable_and_short(void **state)
 /* ---- devices ---- */
 
 /* Device 0 has a segment and no event, device 1 two events, device 2 one. */
-static void devices_are_never_merged(void **state)
+TEST(devices_are_never_merged)
 {
     static const char snapshot[] = "segment 16M 20M large\nblock 16M 1M active_allocated\ndevice\n"
                                    "device\nalloc 16M 11\nalloc 17M 11\ndevice\nalloc 16M 22\n";
@@ -356,7 +356,7 @@ static void devices_are_never_merged(void **state)
 
 /* ---- large files ---- */
 
-static void every_free_that_is_lost_is_put_in_however_many(void **state)
+TEST(every_free_that_is_lost_is_put_in_however_many)
 {
     enum {
         PLACES = 3,
@@ -385,7 +385,7 @@ static void every_free_that_is_lost_is_put_in_however_many(void **state)
     free(text);
 }
 
-static void what_a_snapshot_cannot_say_is_written_otherwise(void **state)
+TEST(what_a_snapshot_cannot_say_is_written_otherwise)
 {
     static const char *const rows[][2] = {
         /* bytes of no character */
@@ -403,7 +403,7 @@ static void what_a_snapshot_cannot_say_is_written_otherwise(void **state)
     }
 }
 
-static void a_deep_stack_keeps_its_innermost_frames(void **state)
+TEST(a_deep_stack_keeps_its_innermost_frames)
 {
     char *snapshot = NULL;
     size_t bytes;
@@ -428,7 +428,7 @@ static void a_deep_stack_keeps_its_innermost_frames(void **state)
 
 /* ---- refused ---- */
 
-static void bad_snapshots_are_refused(void **state)
+TEST(bad_snapshots_are_refused)
 {
     static const struct {
         const char *snapshot, *wanted;
@@ -456,7 +456,7 @@ static void bad_snapshots_are_refused(void **state)
     }
 }
 
-static void bytes_behind_the_pickle_are_said(void **state)
+TEST(bytes_behind_the_pickle_are_said)
 {
     struct writer w = write_snapshot(4, "segment 1M 1M large\n");
     put_bytes(&w, "rest", 4);
@@ -465,7 +465,7 @@ static void bytes_behind_the_pickle_are_said(void **state)
 }
 
 /* A list of n segments that are one object, with a list of n blocks that are one object. */
-static void shared_lists_cannot_make_the_walk_long(void **state)
+TEST(shared_lists_cannot_make_the_walk_long)
 {
     char *snapshot = NULL;
     size_t bytes;
@@ -482,22 +482,4 @@ static void shared_lists_cannot_make_the_walk_long(void **state)
     flw_test_expect_in(message, "more items than the file has bytes");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_followed_through_heap_and_events),
-        cmocka_unit_test(segments_of_the_start_are_those_of_the_end_with_events_undone),
-        cmocka_unit_test(pools_are_numbered_in_the_order_of_their_pairs),
-        cmocka_unit_test(records_have_the_frames_that_they_say),
-        cmocka_unit_test(phases_lie_where_their_times_say),
-        cmocka_unit_test(names_of_phases_are_made_printable_and_short),
-        cmocka_unit_test(devices_are_never_merged),
-        cmocka_unit_test(every_free_that_is_lost_is_put_in_however_many),
-        cmocka_unit_test(what_a_snapshot_cannot_say_is_written_otherwise),
-        cmocka_unit_test(a_deep_stack_keeps_its_innermost_frames),
-        cmocka_unit_test(bad_snapshots_are_refused),
-        cmocka_unit_test(bytes_behind_the_pickle_are_said),
-        cmocka_unit_test(shared_lists_cannot_make_the_walk_long),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -36,7 +36,7 @@ static const char stacked[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields addre
                               "A 0 2 512 0 @9\nV \"\" -\nW 2\nB 0 stack=3 \"step\"\nV - -\n"
                               "F 0 1 0 stack=1\n";
 
-static void every_record_is_read(void **state)
+TEST(every_record_is_read)
 {
     struct flw_trace *trace = read_text(everything);
     assert_int_equal(trace->device, 3);
@@ -58,7 +58,7 @@ static void every_record_is_read(void **state)
     flw_trace_destroy(trace);
 }
 
-static void details_and_contexts_stand_beside_the_events(void **state)
+TEST(details_and_contexts_stand_beside_the_events)
 {
     struct flw_trace *trace = read_text(rare);
     struct flw_trace_walk walk = {0};
@@ -80,7 +80,7 @@ static void details_and_contexts_stand_beside_the_events(void **state)
     flw_trace_destroy(trace);
 }
 
-static void text_read_and_printed_is_the_same_text(void **state)
+TEST(text_read_and_printed_is_the_same_text)
 {
     static const char *const texts[] = {
         everything,
@@ -115,14 +115,14 @@ static void check_every_change(const char *whole, size_t bytes)
     assert_true(accepted > 1000);
 }
 
-static void no_two_texts_are_one_trace(void **state)
+TEST(no_two_texts_are_one_trace)
 {
     check_every_change(everything, sizeof(everything));
     check_every_change(rare, sizeof(rare));
     check_every_change(stacked, sizeof(stacked));
 }
 
-static void a_frame_is_what_its_line_says(void **state)
+TEST(a_frame_is_what_its_line_says)
 {
     struct flw_trace *trace = read_text(stacked);
     const struct flw_stacks *stacks = &trace->stacks;
@@ -153,7 +153,7 @@ static void a_frame_is_what_its_line_says(void **state)
 }
 
 /* Of the longest texts, and the deepest. */
-static void the_longest_lines_are_read_and_longer_ones_refused(void **state)
+TEST(the_longest_lines_are_read_and_longer_ones_refused)
 {
     for (int over = 0; over < 4; over++) {
         char *text = NULL;
@@ -185,7 +185,7 @@ static void the_longest_lines_are_read_and_longer_ones_refused(void **state)
     }
 }
 
-static void a_truncated_text_is_refused_or_a_shorter_trace(void **state)
+TEST(a_truncated_text_is_refused_or_a_shorter_trace)
 {
     for (size_t i = 0; i + 1 < sizeof(everything); i++) {
         struct flw_trace *trace = read_bytes(everything, i);
@@ -200,7 +200,7 @@ static void a_truncated_text_is_refused_or_a_shorter_trace(void **state)
 
 #define HEAD "#fallow-trace 1\ndevice 0\nstream 0\nfields times\n"
 
-static void a_wrong_line_is_named_with_its_place(void **state)
+TEST(a_wrong_line_is_named_with_its_place)
 {
     static const struct {
         const char *text;
@@ -302,25 +302,11 @@ static void a_wrong_line_is_named_with_its_place(void **state)
     }
 }
 
-static void another_device_than_the_recorded_is_refused(void **state)
+TEST(another_device_than_the_recorded_is_refused)
 {
     flw_trace_destroy(read_device(everything, strlen(everything), 3));
     assert_null(read_device(everything, strlen(everything), 0));
     flw_test_expect_in(message, "has no device 0, only 3");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_record_is_read),
-        cmocka_unit_test(details_and_contexts_stand_beside_the_events),
-        cmocka_unit_test(text_read_and_printed_is_the_same_text),
-        cmocka_unit_test(no_two_texts_are_one_trace),
-        cmocka_unit_test(a_frame_is_what_its_line_says),
-        cmocka_unit_test(the_longest_lines_are_read_and_longer_ones_refused),
-        cmocka_unit_test(a_truncated_text_is_refused_or_a_shorter_trace),
-        cmocka_unit_test(a_wrong_line_is_named_with_its_place),
-        cmocka_unit_test(another_device_than_the_recorded_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)
