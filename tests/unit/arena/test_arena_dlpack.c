@@ -47,11 +47,10 @@ static fallow_status export_region(fallow_lease *lease, size_t index, struct sha
 
 TEST(a_region_is_a_tensor)
 {
-    struct api api;
     const int64_t shape[] = {4, 0, 5}, rows[] = {3, 7};
     struct managed *tensor = NULL, *view = NULL, *scalar = NULL, *empty = NULL;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_plain_layout(1024);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     assert_ok(export_region(lease, 0, (struct shape){rows, NULL, 2, 4, 16, 0}, &tensor));
@@ -89,9 +88,7 @@ TEST(a_region_is_a_tensor)
     view->deleter(view);
     scalar->deleter(scalar);
     empty->deleter(empty);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 /* The structure before 1.0, from the specification. */
@@ -103,11 +100,10 @@ struct unversioned {
 
 TEST(older_consumers_get_the_older_form)
 {
-    struct api api;
     const int64_t rows[] = {3, 7};
     struct managed *tensor = NULL;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_plain_layout(1024);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     assert_ok(export_region(lease, 0, (struct shape){rows, NULL, 2, 2, 32, 64}, &tensor));
@@ -123,9 +119,7 @@ TEST(older_consumers_get_the_older_form)
     end_lease(lease, api.stream);
     older->deleter(older);
     assert_null(fallow_export_unversioned(NULL));
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 static void refuse_export(fallow_arena *arena, fallow_lease *lease, struct shape shape,
@@ -145,13 +139,12 @@ static void refuse_export(fallow_arena *arena, fallow_lease *lease, struct shape
 
 TEST(a_tensor_stays_in_its_region)
 {
-    struct api api;
     const int64_t rows[] = {16, 16}, more[] = {17, 16}, huge[] = {INT64_MAX, INT64_MAX},
                   negative[] = {-1, 4}, backwards[] = {16, -1}, wide[] = {17, 1},
                   far[] = {INT64_MAX, 1}, many[] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
     struct managed *tensor;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_plain_layout(1024);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     assert_ok(export_region(lease, 0, (struct shape){rows, NULL, 2, 0, 32, 0}, &tensor));
@@ -188,9 +181,7 @@ TEST(a_tensor_stays_in_its_region)
     assert_int_equal(arena_stats(arena).is_leased, 0);
     assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 2, 0, 32, 0}, &tensor),
                      FALLOW_INVALID_ARGUMENT);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 static struct managed *export_rows(fallow_lease *lease)
@@ -204,17 +195,16 @@ static struct managed *export_rows(fallow_lease *lease)
 /* A program may keep tensors in variables and delete them in any order after the lease. */
 TEST(tensors_hold_nothing_open)
 {
-    struct api api;
     struct managed *tensors[6];
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_plain_layout(1024);
     for (int i = 0; i < 5; i++) {
         CUstream stream = i % 2 == 0 ? api.stream : api.other;
         fallow_lease *lease = begin_lease(arena, layout, stream);
         tensors[i] = export_rows(lease);
         assert_ptr_equal(tensors[i]->tensor.data, tensors[0]->tensor.data);
-        touch_lease(&api, lease, layout, stream);
+        touch_lease(lease, layout, stream);
         end_lease(lease, stream);
         assert_int_equal(arena_stats(arena).is_leased, 0);
         assert_int_equal(fallow_lease_end(lease, stream), FALLOW_INVALID_ARGUMENT);
@@ -223,13 +213,12 @@ TEST(tensors_hold_nothing_open)
     tensors[1]->deleter(tensors[1]);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     tensors[5] = export_rows(lease);
-    fallow_arena_destroy(arena); /* takes effect when the lease ends */
+    destroy_arena(arena); /* takes effect when the lease ends */
     tensors[2]->deleter(tensors[2]);
     end_lease(lease, api.stream);
     assert_int_equal(api_stats(&api).live_count, 0);
     tensors[3]->deleter(tensors[3]);
-    fallow_layout_destroy(layout);
-    api_end(&api); /* destroys the pool */
+    bed_end(); /* destroys the pool */
     tensors[0]->deleter(tensors[0]);
     tensors[4]->deleter(tensors[4]);
     tensors[5]->deleter(tensors[5]);

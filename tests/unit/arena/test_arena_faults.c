@@ -9,7 +9,6 @@
 #define MOST_CALLS 1000
 
 struct fault {
-    struct api api;
     fallow_arena *arena;
     fallow_layout *small, *large;
     uint64_t position;   /* of the call that fails; 0 none */
@@ -21,20 +20,20 @@ struct fault {
 /* Between these two the arena calls the driver; the test's own calls never fail. */
 static uint64_t arm(struct fault *fault)
 {
-    uint64_t before = flw_sim_read_ledger(&fault->api.sim).call_count;
+    uint64_t before = flw_sim_read_ledger(&api.sim).call_count;
     if (fault->position > fault->call_count && !fault->has_fired) {
-        assert_int_equal((fault->api.sim.fail)(NULL, fault->position - fault->call_count,
-                                               fault->error, fault->sticky),
-                         1);
+        assert_int_equal(
+            (api.sim.fail)(NULL, fault->position - fault->call_count, fault->error, fault->sticky),
+            1);
     }
     return before;
 }
 
 static void disarm(struct fault *fault, uint64_t before)
 {
-    fault->call_count += flw_sim_read_ledger(&fault->api.sim).call_count - before;
+    fault->call_count += flw_sim_read_ledger(&api.sim).call_count - before;
     fault->has_fired |= fault->position != 0 && fault->call_count >= fault->position;
-    (void)(fault->api.sim.fail)(NULL, 0, 0, 0);
+    (void)(api.sim.fail)(NULL, 0, 0, 0);
     fault->is_lost |= fault->sticky && fault->has_fired;
 }
 
@@ -74,23 +73,18 @@ static fallow_lease *begin(struct fault *fault, const fallow_layout *layout, CUs
     return lease;
 }
 
-static void lease_once(struct fault *fault, const fallow_layout *layout, CUstream stream,
-                       CUstream end)
+static void lease_by(struct fault *fault, const fallow_layout *layout, CUstream stream,
+                     CUstream end)
 {
-    struct api *api = &fault->api;
     fallow_lease *lease = begin(fault, layout, stream);
     if (lease == NULL) {
         return;
     }
     if (works(fault)) {
-        touch_lease(api, lease, layout, stream);
+        touch_lease(lease, layout, stream);
     }
     if (works(fault) && end != stream) {
-        CUevent event;
-        assert_ok(api->sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-        assert_ok(api->sim.cu.cuEventRecord(event, stream));
-        assert_ok(api->sim.cu.cuStreamWaitEvent(end, event, 0));
-        assert_ok(api->sim.cu.cuEventDestroy_v2(event));
+        wait_for(end, stream);
     }
     uint64_t before = arm(fault);
     fallow_status status = fallow_lease_end(lease, end);
@@ -104,20 +98,19 @@ static void lease_once(struct fault *fault, const fallow_layout *layout, CUstrea
 
 static void capture_once(struct fault *fault)
 {
-    struct api *api = &fault->api;
     fallow_capture *capture = NULL;
-    if (!works(fault) || fallow_capture_begin(api->pool, api->stream, &capture) != FALLOW_OK) {
+    if (!works(fault) || fallow_capture_begin(api.pool, api.stream, &capture) != FALLOW_OK) {
         assert_true(fault->has_fired);
         return;
     }
-    api_begin_capturing(api, api->stream);
-    lease_once(fault, fault->small, api->stream, api->stream);
+    api_begin_capturing(&api, api.stream);
+    lease_by(fault, fault->small, api.stream, api.stream);
     if (!works(fault)) {
         return;
     }
-    CUgraphExec executable = end_capturing(api, api->stream, capture);
+    CUgraphExec executable = end_capturing(api.stream, capture);
     for (int i = 0; i < 2; i++) {
-        CUstream stream = i == 0 ? api->stream : api->other;
+        CUstream stream = i == 0 ? api.stream : api.other;
         uint64_t before = arm(fault);
         fallow_status status = fallow_lease_guard(fault->arena, stream);
         disarm(fault, before);
@@ -126,10 +119,10 @@ static void capture_once(struct fault *fault)
             if (status != FALLOW_OK) {
                 assert_ok(fallow_lease_guard(fault->arena, stream));
             }
-            assert_ok(api->sim.cu.cuGraphLaunch(executable, stream));
+            assert_ok(api.sim.cu.cuGraphLaunch(executable, stream));
         }
         if (works(fault)) { /* growth in place, then a trim */
-            lease_once(fault, fault->large, stream, stream);
+            lease_by(fault, fault->large, stream, stream);
             before = arm(fault);
             status = fallow_arena_trim(fault->arena);
             disarm(fault, before);
@@ -137,32 +130,31 @@ static void capture_once(struct fault *fault)
         }
     }
     if (works(fault)) {
-        assert_ok(fallow_lease_guard(fault->arena, api->stream));
-        assert_ok(api->sim.cu.cuGraphExecDestroy(executable));
+        assert_ok(fallow_lease_guard(fault->arena, api.stream));
+        assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
         assert_ok(fallow_capture_release(capture));
     }
 }
 
 static void live(struct fault *fault, uint32_t checks)
 {
-    struct api *api = &fault->api;
-    fault->arena = make_arena(api, checks);
-    lease_once(fault, fault->small, api->stream, api->stream);
-    lease_once(fault, fault->small, api->other, api->stream);
-    lease_once(fault, fault->large, api->other, api->other);
+    fault->arena = make_arena(checks);
+    lease_by(fault, fault->small, api.stream, api.stream);
+    lease_by(fault, fault->small, api.other, api.stream);
+    lease_by(fault, fault->large, api.other, api.other);
     capture_once(fault);
-    lease_once(fault, fault->small, api->other, api->other);
+    lease_by(fault, fault->small, api.other, api.other);
     if (works(fault)) {
         assert_ok(fallow_arena_lose_contents(fault->arena));
     }
-    lease_once(fault, fault->small, api->stream, api->stream);
+    lease_by(fault, fault->small, api.stream, api.stream);
     uint64_t before = arm(fault);
     fallow_status status = fallow_arena_trim(fault->arena);
     disarm(fault, before);
     expect_legal(fault, status);
-    lease_once(fault, fault->large, api->stream, api->other);
+    lease_by(fault, fault->large, api.stream, api.other);
     before = arm(fault);
-    fallow_arena_destroy(fault->arena);
+    destroy_arena(fault->arena);
     disarm(fault, before);
 }
 
@@ -180,19 +172,19 @@ static uint64_t live_with(uint64_t position, int error, int sticky, uint32_t che
                                       .init = FALLOW_INIT_COUNTER,
                                       .flags = FALLOW_REGION_PERSISTENT}};
     struct fault fault = {.position = position, .error = error, .sticky = sticky};
-    bed_begin_with(&fault.api, 24 * MIB);
+    bed_begin_with(24 * MIB);
     fault.small = make_layout(regions, 3);
     fault.large = make_plain_layout(6 * MIB);
     live(&fault, checks);
-    fallow_layout_destroy(fault.small);
-    fallow_layout_destroy(fault.large);
+    destroy_layout(fault.small);
+    destroy_layout(fault.large);
     if (works(&fault)) {
-        assert_int_equal(api_stats(&fault.api).live_count, 0);
-        api_end(&fault.api);
+        assert_int_equal(api_stats(&api).live_count, 0);
+        bed_end();
     } else { /* nothing is released to a lost device */
-        expect_silence(&fault.api);
-        fallow_pool_destroy(fault.api.pool);
-        flw_sim_close(&fault.api.sim);
+        expect_silence();
+        fallow_pool_destroy(api.pool);
+        flw_sim_close(&api.sim);
     }
     return fault.call_count;
 }

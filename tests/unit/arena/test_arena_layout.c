@@ -38,7 +38,7 @@ TEST(a_bad_region_is_refused)
     refuse_one((fallow_region){.name = "x", .size_bytes = 1, .last_phase = 65536});
     name[63] = '\0';
     fallow_region longest = {.name = name, .size_bytes = 1};
-    fallow_layout_destroy(make_layout(&longest, 1));
+    destroy_layout(make_layout(&longest, 1));
 }
 
 TEST(a_bad_set_is_refused)
@@ -56,8 +56,8 @@ TEST(a_bad_set_is_refused)
     assert_int_equal(fallow_layout_create_within(two, 1, 1, NULL), FALLOW_INVALID_ARGUMENT);
     two[0].size_bytes = two[1].size_bytes = 1;
     assert_ok(fallow_layout_create(two, 2, &layout));
-    fallow_layout_destroy(layout);
-    fallow_layout_destroy(NULL);
+    destroy_layout(layout);
+    destroy_layout(NULL);
 }
 
 TEST(a_layout_tells_what_it_was_given)
@@ -110,7 +110,7 @@ TEST(a_layout_tells_what_it_was_given)
     assert_int_equal(fallow_layout_lower_bound(NULL), 0);
     assert_int_equal(fallow_layout_persistent_bytes(NULL), 0);
     assert_int_equal(fallow_layout_region_count(NULL), 0);
-    fallow_layout_destroy(layout);
+    destroy_layout(layout);
 }
 
 TEST(regions_that_are_never_alive_together_share_bytes)
@@ -122,11 +122,11 @@ TEST(regions_that_are_never_alive_together_share_bytes)
     fallow_layout *layout = make_layout(regions, 3);
     assert_int_equal(fallow_layout_bytes(layout), 64 * KIB);
     assert_int_equal(fallow_layout_lower_bound(layout), 64 * KIB);
-    fallow_layout_destroy(layout);
+    destroy_layout(layout);
     regions[1].first_phase = 0;
     layout = make_layout(regions, 3);
     assert_int_equal(fallow_layout_bytes(layout), 128 * KIB);
-    fallow_layout_destroy(layout);
+    destroy_layout(layout);
 }
 
 TEST(an_empty_region_has_an_address)
@@ -140,7 +140,7 @@ TEST(an_empty_region_has_an_address)
         assert_int_equal(offset, 0);
         assert_int_equal(fallow_layout_bytes(layout), count == 1 ? 1 : 100);
         assert_int_equal(fallow_layout_lower_bound(layout), count == 1 ? 0 : 100);
-        fallow_layout_destroy(layout);
+        destroy_layout(layout);
     }
 }
 
@@ -163,7 +163,7 @@ TEST(every_region_is_found_by_its_name)
         names[i][0] = 's';
         assert_true(fallow_layout_find(layout, names[i]) == SIZE_MAX);
     }
-    fallow_layout_destroy(layout);
+    destroy_layout(layout);
     regions[count - 1].name = names[0];
     refuse(regions, count);
     free(names);
@@ -178,7 +178,7 @@ TEST(a_layout_of_persistent_regions_only_has_no_scratch)
     assert_int_equal(fallow_layout_bytes(layout), 0);
     assert_int_equal(fallow_layout_lower_bound(layout), 0);
     assert_int_equal(fallow_layout_persistent_bytes(layout), 4096);
-    fallow_layout_destroy(layout);
+    destroy_layout(layout);
 }
 
 /* The same, looked at pair by pair: an own reckoning, not the library's. */
@@ -227,7 +227,7 @@ TEST(random_layouts_never_overlap_what_is_alive_together)
         fallow_layout *layout = make_layout(regions, count);
         expect_placed(layout);
         assert_true(flw_layout_is_valid(layout));
-        fallow_layout_destroy(layout);
+        destroy_layout(layout);
     }
 }
 
@@ -247,8 +247,8 @@ TEST(an_effort_never_makes_a_layout_larger)
     expect_placed(fast);
     expect_placed(slow);
     assert_true(fallow_layout_bytes(slow) <= fallow_layout_bytes(fast));
-    fallow_layout_destroy(fast);
-    fallow_layout_destroy(slow);
+    destroy_layout(fast);
+    destroy_layout(slow);
 }
 
 FLW_TEST_MAIN(NULL, NULL)

@@ -8,13 +8,12 @@
 
 TEST(a_lease_has_all_regions_or_none)
 {
-    struct api api;
     const fallow_region regions[] = {
         {.name = "a", .size_bytes = 3000},
         {.name = "b", .size_bytes = 5000, .align_bytes = 4096},
         {.name = "c", .size_bytes = 70000, .first_phase = 1, .last_phase = 1}};
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_layout(regions, 3);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     for (size_t i = 0; i < 3; i++) {
@@ -30,13 +29,11 @@ TEST(a_lease_has_all_regions_or_none)
     assert_null(fallow_lease_region(lease, "none"));
     assert_null(fallow_lease_region(lease, NULL));
     assert_null(fallow_lease_region_at(lease, 3));
-    touch_lease(&api, lease, layout, api.stream);
+    touch_lease(lease, layout, api.stream);
     end_lease(lease, api.stream);
     assert_null(fallow_lease_region(lease, "a"));
     assert_null(fallow_lease_region_at(lease, 0));
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 struct thief {
@@ -56,10 +53,9 @@ static void *begin_elsewhere(void *context)
 
 TEST(a_second_begin_is_busy_from_any_thread)
 {
-    struct api api;
     pthread_t thread;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_plain_layout(4096);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     refuse_lease(arena, layout, api.stream, FALLOW_BUSY, "arena 'decode': a lease is open");
@@ -76,19 +72,16 @@ TEST(a_second_begin_is_busy_from_any_thread)
     assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_BUSY);
     assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_BUSY);
     end_lease(lease, api.stream);
-    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    lease_once(arena, layout, api.stream);
     assert_int_equal(arena_stats(arena).lease_count, 2);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 TEST(steady_state_makes_no_driver_call_and_no_pool_call)
 {
-    struct api api;
     fallow_region regions[12];
     char names[12][24];
-    bed_begin(&api);
+    bed_begin();
     for (size_t i = 0; i < 12; i++) {
         snprintf(names[i], sizeof names[i], "r%zu", i);
         regions[i] = (fallow_region){.name = names[i],
@@ -98,9 +91,9 @@ TEST(steady_state_makes_no_driver_call_and_no_pool_call)
                                      .flags = i == 11 ? FALLOW_REGION_PERSISTENT : 0,
                                      .init = i == 11 ? FALLOW_INIT_COUNTER : FALLOW_INIT_DIRTY};
     }
-    fallow_arena *arena = make_arena(&api, 0);
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_layout(regions, 12);
-    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    lease_once(arena, layout, api.stream);
     fallow_arena_stats first = arena_stats(arena);
     fallow_stats before = api_stats(&api);
     uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
@@ -119,41 +112,31 @@ TEST(steady_state_makes_no_driver_call_and_no_pool_call)
     assert_int_equal(last.wait_count, 0);
     assert_int_equal(last.init_count, 1);
     assert_int_equal(last.refuse_count, 0);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 /* A step of 61 layers leases for attention and for experts in turn, while a graph has addresses of the arena. */
 TEST(layouts_in_turn_and_guards_make_no_driver_call)
 {
-    struct api api;
     fallow_capture *capture = NULL;
     const fallow_region regions[] = {{.name = "scores", .size_bytes = 70000},
-                                     {.name = "counters",
-                                      .size_bytes = 512,
-                                      .init = FALLOW_INIT_COUNTER,
-                                      .flags = FALLOW_REGION_PERSISTENT},
+                                     KEPT_REGION("counters", 512, .init = FALLOW_INIT_COUNTER),
                                      {.name = "rows", .size_bytes = 30000},
-                                     {.name = "counts",
-                                      .size_bytes = 512,
-                                      .init = FALLOW_INIT_COUNTER,
-                                      .flags = FALLOW_REGION_PERSISTENT}};
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+                                     KEPT_REGION("counts", 512, .init = FALLOW_INIT_COUNTER)};
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layouts[] = {make_layout(regions, 2), make_layout(regions + 2, 2),
                                 make_layout(regions + 1, 3)};
     for (int i = 0; i < 2; i++) {
-        end_lease(begin_lease(arena, layouts[i], api.stream), api.stream);
+        lease_once(arena, layouts[i], api.stream);
     }
-    begin_capturing(&api, api.other, &capture);
-    end_lease(begin_lease(arena, layouts[0], api.other), api.other);
-    CUgraphExec executable = end_capturing(&api, api.other, capture);
-    assert_ok(fallow_lease_guard(arena, api.other));
-    assert_ok(api.sim.cu.cuGraphLaunch(executable, api.other));
+    begin_capturing(api.other, &capture);
+    lease_once(arena, layouts[0], api.other);
+    CUgraphExec executable = end_capturing(api.other, capture);
+    launch_guarded(arena, executable, api.other);
     assert_ok(fallow_lease_guard(arena, api.stream));
     for (int i = 0; i < 2; i++) { /* each layout once after the guard */
-        end_lease(begin_lease(arena, layouts[i], api.stream), api.stream);
+        lease_once(arena, layouts[i], api.stream);
     }
     uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
     for (int i = 0; i < 122; i++) {
@@ -164,57 +147,41 @@ TEST(layouts_in_turn_and_guards_make_no_driver_call)
             assert_ok(fallow_lease_guard(arena, api.stream));
         }
     }
-    end_lease(begin_lease(arena, layouts[2], api.stream), api.stream); /* existing regions */
+    lease_once(arena, layouts[2], api.stream); /* existing regions */
     assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
     assert_ok(fallow_arena_lose_contents(arena));
     for (int i = 0; i < 4; i++) { /* each layout initialises the counter once more */
-        end_lease(begin_lease(arena, layouts[i % 2], api.stream), api.stream);
+        lease_once(arena, layouts[i % 2], api.stream);
     }
     assert_int_equal(arena_stats(arena).init_count, 4);
-    assert_ok(api.sim.cu.cuGraphExecDestroy(executable));
-    assert_ok(fallow_capture_release(capture));
-    fallow_arena_destroy(arena);
-    for (int i = 0; i < 3; i++) {
-        fallow_layout_destroy(layouts[i]);
-    }
-    api_end(&api);
+    drop_graph(executable, capture);
+    destroy_arena(arena);
+    bed_end();
 }
 
 TEST(an_arena_grows_and_keeps_its_largest_block)
 {
-    struct api api;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *small = make_plain_layout(10000), *large = make_plain_layout(5 * MIB);
-    fallow_lease *lease = begin_lease(arena, small, api.stream);
-    touch_lease(&api, lease, small, api.stream);
-    end_lease(lease, api.stream);
+    use_lease(arena, small, api.stream);
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
     assert_int_equal(arena_stats(arena).generation, 1);
-    lease = begin_lease(arena, large, api.other); /* moves to another stream and grows at once */
-    touch_lease(&api, lease, large, api.other);
-    end_lease(lease, api.other);
+    use_lease(arena, large, api.other); /* moves to another stream and grows at once */
     assert_int_equal(arena_stats(arena).scratch_bytes, 5 * MIB);
     assert_int_equal(arena_stats(arena).generation, 1); /* grown in place */
     for (int i = 0; i < 4; i++) {
         const fallow_layout *layout = i % 2 == 0 ? small : large;
-        lease = begin_lease(arena, layout, api.stream);
-        touch_lease(&api, lease, layout, api.stream);
-        end_lease(lease, api.stream);
+        use_lease(arena, layout, api.stream);
     }
     assert_int_equal(arena_stats(arena).grow_count, 2);
     assert_int_equal(api_stats(&api).live_count, 1);
     assert_ok(fallow_arena_trim(arena));
     assert_int_equal(arena_stats(arena).scratch_bytes, 0);
     assert_int_equal(api_stats(&api).live_count, 0);
-    lease = begin_lease(arena, small, api.other);
-    touch_lease(&api, lease, small, api.other);
-    end_lease(lease, api.other);
+    use_lease(arena, small, api.other);
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(small);
-    fallow_layout_destroy(large);
-    api_end(&api);
+    bed_end();
 }
 
 /* Growth never holds the old block and the new one at once: the block grows in place, or without virtual memory
@@ -222,7 +189,6 @@ TEST(an_arena_grows_and_keeps_its_largest_block)
 TEST(growth_takes_no_more_than_it_ends_with)
 {
     for (int with_handles = 1; with_handles >= 0; with_handles--) {
-        struct api api;
         flw_sim_config world = flw_sim_config_default(11);
         world.check = 1;
         world.device_bytes = 3000 * MIB;
@@ -230,18 +196,18 @@ TEST(growth_takes_no_more_than_it_ends_with)
         fallow_pool_config config = api_config(&api);
         config.page_source = with_handles ? FALLOW_PAGES_HANDLES : FALLOW_PAGES_SEGMENTS;
         assert_ok(fallow_pool_create(&config, &api.pool));
-        fallow_arena *arena = make_arena(&api, 0);
+        fallow_arena *arena = make_arena(0);
         const size_t sizes[] = {100, 700, 701, 1600, 2300, 2400, 2200};
         void *address = NULL;
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             fallow_layout *layout = make_plain_layout(sizes[i] * MIB);
             CUstream stream = i % 2 == 0 ? api.stream : api.other;
             fallow_lease *lease = begin_lease(arena, layout, stream);
-            touch_lease(&api, lease, layout, stream);
+            touch_lease(lease, layout, stream);
             address = i == 0 ? fallow_lease_region_at(lease, 0) : address;
             assert_true(!with_handles || fallow_lease_region_at(lease, 0) == address);
             end_lease(lease, stream);
-            fallow_layout_destroy(layout);
+            destroy_layout(layout);
         }
         /* With segments the pool may keep the freed segment of 100 MiB. */
         uint64_t most = with_handles ? 2400 : 2500;
@@ -251,42 +217,36 @@ TEST(growth_takes_no_more_than_it_ends_with)
         assert_int_equal(api_stats(&api).requested_bytes, 2400 * MIB);
         assert_int_equal(api_stats(&api).peak_live_bytes, 2400 * MIB);
         assert_ok(fallow_pool_validate(api.pool));
-        fallow_arena_destroy(arena);
-        api_end(&api);
+        bed_end();
     }
 }
 
 TEST(a_layout_that_wants_more_alignment_moves_the_block)
 {
-    struct api api;
     fallow_region region = {.name = "x", .size_bytes = 4096, .align_bytes = 2 * MIB};
-    bed_begin(&api);
+    bed_begin();
     void *filler = api_alloc(&api, 4096, api.stream);
-    fallow_arena *arena = make_arena(&api, 0);
+    fallow_arena *arena = make_arena(0);
     fallow_layout *plain = make_plain_layout(5000), *aligned = make_layout(&region, 1);
-    end_lease(begin_lease(arena, plain, api.stream), api.stream);
+    lease_once(arena, plain, api.stream);
     fallow_lease *lease = begin_lease(arena, aligned, api.stream);
     assert_int_equal((uintptr_t)fallow_lease_region_at(lease, 0) % (2 * MIB), 0);
     end_lease(lease, api.stream);
     assert_int_equal(arena_stats(arena).scratch_bytes, 5000);
     assert_ok(fallow_free(api.pool, filler, api.stream));
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(plain);
-    fallow_layout_destroy(aligned);
-    api_end(&api);
+    bed_end();
 }
 
 TEST(a_budget_is_kept_and_named_with_the_layout)
 {
-    struct api api;
     const fallow_region regions[] = {{.name = "small", .size_bytes = 256},
                                      {.name = "logits", .size_bytes = 20000},
                                      {.name = "other", .size_bytes = 512}};
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *warm = make_plain_layout(10000), *large = make_layout(regions, 3);
     assert_ok(fallow_layout_set_name(large, "prefill"));
-    end_lease(begin_lease(arena, warm, api.stream), api.stream);
+    lease_once(arena, warm, api.stream);
     assert_ok(fallow_arena_lock(arena));
     assert_int_equal(arena_stats(arena).is_locked, 1);
     char sentence[200];
@@ -297,34 +257,28 @@ TEST(a_budget_is_kept_and_named_with_the_layout)
     refuse_lease(arena, large, api.stream, FALLOW_OVER_BUDGET, sentence);
     assert_non_null(strstr(api.log, sentence));
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
-    end_lease(begin_lease(arena, warm, api.stream), api.stream);
+    lease_once(arena, warm, api.stream);
     assert_ok(fallow_arena_trim(arena)); /* the budget allows the old size */
     refuse_lease(arena, large, api.stream, FALLOW_OVER_BUDGET, "the budget is 10000:");
-    end_lease(begin_lease(arena, warm, api.stream), api.stream);
+    lease_once(arena, warm, api.stream);
     assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
     assert_ok(fallow_arena_unlock(arena));
-    end_lease(begin_lease(arena, large, api.stream), api.stream);
+    lease_once(arena, large, api.stream);
     assert_int_equal(arena_stats(arena).is_locked, 0);
     assert_ok(fallow_arena_set_budget(arena, 30000));
     fallow_layout *fits = make_plain_layout(30000), *larger = make_plain_layout(30001);
     refuse_lease(arena, larger, api.stream, FALLOW_OVER_BUDGET, "the budget is 30000:");
-    end_lease(begin_lease(arena, fits, api.stream), api.stream);
+    lease_once(arena, fits, api.stream);
     assert_ok(fallow_arena_set_budget(arena, 100));
-    end_lease(begin_lease(arena, fits, api.stream), api.stream); /* needs no growth */
-    fallow_layout_destroy(fits);
-    fallow_layout_destroy(larger);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(warm);
-    fallow_layout_destroy(large);
-    api_end(&api);
+    lease_once(arena, fits, api.stream); /* needs no growth */
+    bed_end();
 }
 
 TEST(a_configured_first_block_is_at_least_so_large)
 {
-    struct api api;
     fallow_arena_config config;
     fallow_arena *arena = NULL;
-    bed_begin(&api);
+    bed_begin();
     fallow_arena_config_init(&config);
     config.scratch_bytes = 3 * MIB;
     config.tag = 77;
@@ -339,51 +293,36 @@ TEST(a_configured_first_block_is_at_least_so_large)
     assert_int_equal(block.tag, 77);
     assert_int_equal(block.requested_bytes, 3 * MIB);
     end_lease(lease, api.stream);
-    end_lease(begin_lease(arena, large, api.stream), api.stream);
+    lease_once(arena, large, api.stream);
     assert_int_equal(arena_stats(arena).grow_count, 1);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(small);
-    fallow_layout_destroy(large);
-    api_end(&api);
+    bed_end();
 }
 
 TEST(the_pools_out_of_memory_leaves_the_arena_usable)
 {
-    struct api api;
-    bed_begin_with(&api, 64 * MIB);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin_with(64 * MIB);
+    fallow_arena *arena = make_arena(0);
     fallow_layout *small = make_plain_layout(20 * MIB), *large = make_plain_layout(50 * MIB),
                   *absurd = make_plain_layout(500 * MIB);
-    fallow_lease *lease = begin_lease(arena, small, api.stream);
-    touch_lease(&api, lease, small, api.stream);
-    end_lease(lease, api.stream);
+    use_lease(arena, small, api.stream);
     refuse_lease(arena, absurd, api.stream, FALLOW_OUT_OF_MEMORY,
                  "the pool did not allocate 524288000 bytes");
     assert_int_equal(arena_stats(arena).scratch_bytes, 20 * MIB);
-    lease = begin_lease(arena, small, api.stream);
-    touch_lease(&api, lease, small, api.stream);
-    end_lease(lease, api.stream);
-    lease = begin_lease(arena, large, api.other); /* both do not fit: the old block is released
+    use_lease(arena, small, api.stream);
+    use_lease(arena, large, api.other); /* both do not fit: the old block is released
                                                       first */
-    touch_lease(&api, lease, large, api.other);
-    end_lease(lease, api.other);
     assert_int_equal(arena_stats(arena).scratch_bytes, 50 * MIB);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(small);
-    fallow_layout_destroy(large);
-    fallow_layout_destroy(absurd);
-    api_end(&api);
+    bed_end();
 }
 
 TEST(bad_arguments_are_refused)
 {
-    struct api api;
     char text[8] = "unset";
     fallow_arena *arena = (fallow_arena *)(void *)&api;
     fallow_lease *lease = NULL;
     fallow_arena_config config;
     fallow_arena_stats stats;
-    bed_begin(&api);
+    bed_begin();
     fallow_arena_config_init(&config);
     fallow_arena_stats_init(&stats);
     assert_int_equal(fallow_arena_create(NULL, &config, &arena), FALLOW_INVALID_POOL);
@@ -423,17 +362,15 @@ TEST(bad_arguments_are_refused)
         fallow_layout *huge = make_plain_layout((size_t)1 << log2);
         lease = NULL;
         assert_int_not_equal(fallow_lease_begin(arena, huge, api.stream, &lease), FALLOW_OK);
-        fallow_layout_destroy(huge);
+        destroy_layout(huge);
     }
-    fallow_arena_destroy(NULL);
-    fallow_arena_destroy(arena);
+    destroy_arena(NULL);
+    destroy_arena(arena);
     config.struct_size = sizeof config;
     config.scratch_bytes = SIZE_MAX;
     assert_ok(fallow_arena_create(api.pool, &config, &arena));
     refuse_lease(arena, layout, api.stream, FALLOW_INVALID_ARGUMENT, "18446744073709551615 bytes");
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 #define CROWD 150
@@ -441,27 +378,24 @@ TEST(bad_arguments_are_refused)
 /* They share the addresses that are set aside, so that there are some for each and for a large block. */
 TEST(a_crowd_of_arenas_grows_in_place_and_leaves_addresses)
 {
-    struct api api;
     fallow_arena *arenas[CROWD];
-    bed_begin(&api);
+    bed_begin();
     fallow_layout *small = make_plain_layout(MIB), *large = make_plain_layout(3 * MIB);
     for (size_t i = 0; i < CROWD; i++) {
-        arenas[i] = make_arena(&api, 0);
-        end_lease(begin_lease(arenas[i], small, api.stream), api.stream);
+        arenas[i] = make_arena(0);
+        lease_once(arenas[i], small, api.stream);
     }
     void *block = api_alloc(&api, 600 * MIB, api.stream);
     assert_ok(fallow_free(api.pool, block, api.stream));
     for (size_t i = 0; i < CROWD; i++) {
-        end_lease(begin_lease(arenas[i], large, api.stream), api.stream);
+        lease_once(arenas[i], large, api.stream);
         assert_int_equal(arena_stats(arenas[i]).generation, 1);
     }
     assert_ok(fallow_pool_validate(api.pool));
     for (size_t i = 0; i < CROWD; i++) {
-        fallow_arena_destroy(arenas[i]);
+        destroy_arena(arenas[i]);
     }
-    fallow_layout_destroy(small);
-    fallow_layout_destroy(large);
-    api_end(&api);
+    bed_end();
 }
 
 #define LANES 3
@@ -477,12 +411,11 @@ static bool lanes_hold(fallow_arena *const *lanes, const uint64_t *bytes)
 
 TEST(lanes_grow_together_or_not_at_all)
 {
-    struct api api;
     uint64_t random = flw_test_seed("lanes"), grown = 0, refused = 0;
     fallow_arena *lanes[LANES];
-    bed_begin_with(&api, 64 * MIB);
+    bed_begin_with(64 * MIB);
     for (size_t i = 0; i < LANES; i++) {
-        lanes[i] = make_arena(&api, 0);
+        lanes[i] = make_arena(0);
     }
     for (int i = 0; i < 200; i++) {
         uint64_t before[LANES], after[LANES];
@@ -495,7 +428,7 @@ TEST(lanes_grow_together_or_not_at_all)
             assert_ok(fallow_arena_trim(lanes[one]));
         }
         if (fallow_lease_begin(lanes[one], own, stream, &lease) == FALLOW_OK) {
-            touch_lease(&api, lease, own, stream);
+            touch_lease(lease, own, stream);
             end_lease(lease, stream);
         }
         lease = NULL;
@@ -516,16 +449,14 @@ TEST(lanes_grow_together_or_not_at_all)
         }
         if (status == FALLOW_OK) { /* a lease does not grow the arena */
             uint64_t taken = arena_stats(lanes[one]).grow_count;
-            lease = begin_lease(lanes[one], layout, stream);
-            touch_lease(&api, lease, layout, stream);
-            end_lease(lease, stream);
+            use_lease(lanes[one], layout, stream);
             assert_int_equal(arena_stats(lanes[one]).grow_count, taken);
         } else if (fallow_lease_begin(lanes[one], layout, stream, &lease) == FALLOW_OK) {
             assert_true(arena_stats(lanes[one]).scratch_bytes >= fallow_layout_bytes(layout));
             end_lease(lease, stream);
         }
-        fallow_layout_destroy(layout);
-        fallow_layout_destroy(own);
+        destroy_layout(layout);
+        destroy_layout(own);
     }
     assert_true(grown > 0 && refused > 0);
     fallow_layout *layout = make_plain_layout(4096);
@@ -535,10 +466,9 @@ TEST(lanes_grow_together_or_not_at_all)
     assert_int_equal(fallow_arenas_reserve(lanes, 2, NULL, api.stream), FALLOW_INVALID_ARGUMENT);
     assert_ok(fallow_arenas_reserve(lanes, 0, layout, api.stream));
     for (size_t i = 0; i < LANES; i++) {
-        fallow_arena_destroy(lanes[i]);
+        destroy_arena(lanes[i]);
     }
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 FLW_TEST_MAIN(NULL, NULL)

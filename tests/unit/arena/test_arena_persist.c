@@ -10,52 +10,17 @@
 
 static const fallow_region kept_regions[] = {
     {.name = "x", .size_bytes = 64 * KIB},
-    {.name = "arange4",
-     .size_bytes = COUNT * 4,
-     .init = FALLOW_INIT_ONCE,
-     .init_value = 5,
-     .init_step = 3,
-     .flags = FALLOW_REGION_PERSISTENT},
-    {.name = "arange8",
-     .size_bytes = COUNT * 8,
-     .init = FALLOW_INIT_ONCE,
-     .init_value = (int64_t)1 << 40,
-     .init_step = -1,
-     .element_bytes = 8,
-     .flags = FALLOW_REGION_PERSISTENT},
-    {.name = "bytes",
-     .size_bytes = 999,
-     .init = FALLOW_INIT_ONCE,
-     .init_value = 7,
-     .element_bytes = 1,
-     .init_step = 1,
-     .flags = FALLOW_REGION_PERSISTENT},
-    {.name = "sentinel",
-     .size_bytes = 400,
-     .init = FALLOW_INIT_SENTINEL,
-     .init_value = -1,
-     .flags = FALLOW_REGION_PERSISTENT},
-    {.name = "tail",
-     .size_bytes = 400,
-     .init = FALLOW_INIT_VALID_TAIL,
-     .init_value = 0x01020304,
-     .flags = FALLOW_REGION_PERSISTENT},
-    {.name = "counter",
-     .size_bytes = 4096,
-     .init = FALLOW_INIT_COUNTER,
-     .init_value = 9,
-     .flags = FALLOW_REGION_PERSISTENT},
-    {.name = "leading",
-     .size_bytes = 64,
-     .init = FALLOW_INIT_LEADING_ZERO,
-     .init_value = 9,
-     .element_bytes = 2,
-     .flags = FALLOW_REGION_PERSISTENT},
-    {.name = "zero",
-     .size_bytes = 64,
-     .init = FALLOW_INIT_ZERO,
-     .init_step = 1,
-     .flags = FALLOW_REGION_PERSISTENT},
+    KEPT_REGION("arange4", COUNT * 4, .init = FALLOW_INIT_ONCE, .init_value = 5, .init_step = 3),
+    KEPT_REGION("arange8", COUNT * 8, .init = FALLOW_INIT_ONCE, .init_value = (int64_t)1 << 40,
+                .init_step = -1, .element_bytes = 8),
+    KEPT_REGION("bytes", 999, .init = FALLOW_INIT_ONCE, .init_value = 7, .element_bytes = 1,
+                .init_step = 1),
+    KEPT_REGION("sentinel", 400, .init = FALLOW_INIT_SENTINEL, .init_value = -1),
+    KEPT_REGION("tail", 400, .init = FALLOW_INIT_VALID_TAIL, .init_value = 0x01020304),
+    KEPT_REGION("counter", 4096, .init = FALLOW_INIT_COUNTER, .init_value = 9),
+    KEPT_REGION("leading", 64, .init = FALLOW_INIT_LEADING_ZERO, .init_value = 9,
+                .element_bytes = 2),
+    KEPT_REGION("zero", 64, .init = FALLOW_INIT_ZERO, .init_step = 1),
 };
 #define KEPT (sizeof kept_regions / sizeof *kept_regions)
 
@@ -77,15 +42,14 @@ static int64_t expected_of(const fallow_region *region, size_t each, size_t i)
     return (int64_t)((uint64_t)value << shift) >> shift;
 }
 
-static void expect_values(struct api *api, const fallow_lease *lease, CUstream stream)
+static void expect_values(const fallow_lease *lease, CUstream stream)
 {
     unsigned char *bytes = malloc(COUNT * 8);
     assert_non_null(bytes);
     for (size_t k = 1; k < KEPT; k++) {
         const fallow_region *region = &kept_regions[k];
         size_t each = region->element_bytes == 0 ? 4 : region->element_bytes;
-        read_bytes(api, bytes, fallow_lease_region(lease, region->name), region->size_bytes,
-                   stream);
+        read_bytes(bytes, fallow_lease_region(lease, region->name), region->size_bytes, stream);
         for (size_t i = 0; i < region->size_bytes / each; i++) {
             int64_t found = element_of(bytes, each, i), wanted = expected_of(region, each, i);
             if (found != wanted) {
@@ -99,69 +63,61 @@ static void expect_values(struct api *api, const fallow_lease *lease, CUstream s
 
 TEST(each_class_holds_its_values_at_first_and_after_a_loss)
 {
-    struct api api;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_layout(kept_regions, KEPT);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     void *addresses[KEPT];
-    expect_values(&api, lease, api.stream);
+    expect_values(lease, api.stream);
     for (size_t i = 0; i < KEPT; i++) {
         addresses[i] = fallow_lease_region_at(lease, i);
     }
     for (size_t i = 1; i < KEPT; i++) {
-        fill_bytes(&api, addresses[i], 0x5a, kept_regions[i].size_bytes, api.stream);
+        fill_bytes(addresses[i], 0x5a, kept_regions[i].size_bytes, api.stream);
     }
     end_lease(lease, api.stream);
     assert_int_equal(arena_stats(arena).init_count, KEPT - 1);
     assert_ok(fallow_arena_lose_contents(arena));
     lease = begin_lease(arena, layout, api.other);
-    expect_values(&api, lease, api.other);
+    expect_values(lease, api.other);
     for (size_t i = 0; i < KEPT; i++) {
         assert_ptr_equal(fallow_lease_region_at(lease, i), addresses[i]);
     }
     end_lease(lease, api.other);
     assert_int_equal(arena_stats(arena).init_count, 2 * (KEPT - 1));
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 TEST(address_and_contents_outlast_leases_layouts_and_streams)
 {
-    struct api api;
     const fallow_region other_regions[] = {
         {.name = "huge", .size_bytes = 7 * MIB},
-        {.name = "dirty", .size_bytes = 1000, .flags = FALLOW_REGION_PERSISTENT},
-        {.name = "counter",
-         .size_bytes = 2000,
-         .init = FALLOW_INIT_COUNTER,
-         .init_value = 9,
-         .flags = FALLOW_REGION_PERSISTENT}};
+        KEPT_REGION("dirty", 1000, .init = FALLOW_INIT_DIRTY),
+        KEPT_REGION("counter", 2000, .init = FALLOW_INIT_COUNTER, .init_value = 9)};
     unsigned char bytes[1000];
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *first = make_layout(kept_regions, KEPT), *second = make_layout(other_regions, 3),
                   *none = make_plain_layout(9 * MIB);
     fallow_lease *lease = begin_lease(arena, second, api.stream);
     void *dirty = fallow_lease_region(lease, "dirty");
-    fill_bytes(&api, dirty, 0x33, 1000, api.stream);
+    fill_bytes(dirty, 0x33, 1000, api.stream);
     void *counter = fallow_lease_region(lease, "counter");
     end_lease(lease, api.stream);
     lease = begin_lease(arena, first, api.other); /* a larger counter moves once */
     assert_ptr_not_equal(fallow_lease_region(lease, "counter"), counter);
     counter = fallow_lease_region(lease, "counter");
-    expect_values(&api, lease, api.other);
+    expect_values(lease, api.other);
     end_lease(lease, api.other);
-    end_lease(begin_lease(arena, none, api.stream), api.stream);
+    lease_once(arena, none, api.stream);
     uint64_t inits = arena_stats(arena).init_count;
     for (int i = 0; i < 6; i++) {
         CUstream stream = i % 2 == 0 ? api.other : api.stream;
         lease = begin_lease(arena, second, stream);
         assert_ptr_equal(fallow_lease_region(lease, "dirty"), dirty);
         assert_ptr_equal(fallow_lease_region(lease, "counter"), counter);
-        fill_bytes(&api, fallow_lease_region(lease, "huge"), i, 7 * MIB, stream);
-        read_bytes(&api, bytes, dirty, sizeof bytes, stream);
+        fill_bytes(fallow_lease_region(lease, "huge"), i, 7 * MIB, stream);
+        read_bytes(bytes, dirty, sizeof bytes, stream);
         for (size_t k = 0; k < sizeof bytes; k++) {
             assert_int_equal(bytes[k], 0x33);
         }
@@ -171,48 +127,36 @@ TEST(address_and_contents_outlast_leases_layouts_and_streams)
         end_lease(lease, stream);
     }
     assert_int_equal(arena_stats(arena).init_count, inits);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(first);
-    fallow_layout_destroy(second);
-    fallow_layout_destroy(none);
-    api_end(&api);
+    bed_end();
 }
 
 TEST(a_smaller_layout_after_a_loss_leaves_nothing_without_values)
 {
-    struct api api;
-    fallow_region region = {.name = "table",
-                            .size_bytes = 8000,
-                            .init = FALLOW_INIT_ONCE,
-                            .init_step = 1,
-                            .flags = FALLOW_REGION_PERSISTENT};
+    fallow_region region = KEPT_REGION("table", 8000, .init = FALLOW_INIT_ONCE, .init_step = 1);
     int32_t values[2000];
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *large = make_layout(&region, 1);
     region.size_bytes = 800;
     fallow_layout *small = make_layout(&region, 1);
     fallow_lease *lease = begin_lease(arena, large, api.stream);
-    fill_bytes(&api, fallow_lease_region_at(lease, 0), 0xee, 8000, api.stream);
+    fill_bytes(fallow_lease_region_at(lease, 0), 0xee, 8000, api.stream);
     end_lease(lease, api.stream);
     assert_ok(fallow_arena_lose_contents(arena));
-    end_lease(begin_lease(arena, small, api.stream), api.stream);
+    lease_once(arena, small, api.stream);
     lease = begin_lease(arena, large, api.stream);
-    read_bytes(&api, values, fallow_lease_region_at(lease, 0), sizeof values, api.stream);
+    read_bytes(values, fallow_lease_region_at(lease, 0), sizeof values, api.stream);
     for (int32_t i = 0; i < 2000; i++) {
         assert_int_equal(values[i], i);
     }
     end_lease(lease, api.stream);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(small);
-    fallow_layout_destroy(large);
-    api_end(&api);
+    bed_end();
 }
 
-static void expect_table(struct api *api, const fallow_lease *lease, bool is_written)
+static void expect_table(const fallow_lease *lease, bool is_written)
 {
     int32_t values[2000];
-    read_bytes(api, values, fallow_lease_region_at(lease, 0), sizeof values, api->stream);
+    read_bytes(values, fallow_lease_region_at(lease, 0), sizeof values, api.stream);
     for (int32_t i = 0; i < 2000; i++) {
         assert_int_equal(values[i], is_written ? (int32_t)0xeeeeeeee : i);
     }
@@ -221,17 +165,13 @@ static void expect_table(struct api *api, const fallow_lease *lease, bool is_wri
 /* Initialised again if the sleep dropped the region, else unchanged. */
 TEST(a_sleep_of_the_pool_is_noticed)
 {
-    struct api api;
-    const fallow_region region = {.name = "table",
-                                  .size_bytes = 8000,
-                                  .init = FALLOW_INIT_ONCE,
-                                  .init_step = 1,
-                                  .flags = FALLOW_REGION_PERSISTENT};
+    const fallow_region region =
+        KEPT_REGION("table", 8000, .init = FALLOW_INIT_ONCE, .init_step = 1);
     const uint32_t tag = 4;
     fallow_sleep_request request;
     fallow_arena_config config;
     fallow_arena *arena = NULL;
-    bed_begin(&api);
+    bed_begin();
     fallow_arena_config_init(&config);
     config.tag = tag;
     assert_ok(fallow_arena_create(api.pool, &config, &arena));
@@ -243,17 +183,17 @@ TEST(a_sleep_of_the_pool_is_noticed)
         bool is_saved = i % 3 != 2; /* twice saved without a look between, then dropped */
         for (unsigned turn = 0; turn < 2; turn++) { /* the second one is a steady begin */
             fallow_lease *lease = begin_lease(arena, layout, api.stream);
-            expect_table(&api, lease, false);
-            fill_bytes(&api, fallow_lease_region_at(lease, 0), 0xee, 8000, api.stream);
+            expect_table(lease, false);
+            fill_bytes(fallow_lease_region_at(lease, 0), 0xee, 8000, api.stream);
             end_lease(lease, api.stream);
             lease = begin_lease(arena, layout, api.stream);
-            expect_table(&api, lease, true);
+            expect_table(lease, true);
             end_lease(lease, api.stream);
             assert_ok(fallow_arena_lose_contents(arena));
         }
         fallow_lease *lease = begin_lease(arena, layout, api.stream);
         void *address = fallow_lease_region_at(lease, 0);
-        fill_bytes(&api, address, 0xee, 8000, api.stream);
+        fill_bytes(address, 0xee, 8000, api.stream);
         end_lease(lease, api.stream);
         for (unsigned turn = 0; turn < 2; turn++) {
             request.saved_tag_count = is_saved || (i == 2 && turn == 1);
@@ -261,21 +201,18 @@ TEST(a_sleep_of_the_pool_is_noticed)
             refuse_lease(arena, layout, api.stream, FALLOW_ASLEEP, "asleep");
             assert_ok(fallow_pool_wake(api.pool));
             if (!is_saved) { /* has contents, but not the class's */
-                fill_bytes(&api, address, 0x11, 8000, api.stream);
+                fill_bytes(address, 0x11, 8000, api.stream);
             }
         }
         lease = begin_lease(arena, layout, api.stream);
-        expect_table(&api, lease, is_saved);
+        expect_table(lease, is_saved);
         end_lease(lease, api.stream);
         assert_ok(fallow_arena_lose_contents(arena));
     }
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 struct waker {
-    struct api *api;
     int count, answer;
     size_t bytes;
 };
@@ -286,77 +223,62 @@ static int wake(void *context, const fallow_region *region, void *address, fallo
     waker->count++;
     waker->bytes = region->size_bytes;
     if (waker->answer == 0) {
-        fill_bytes(waker->api, address, 0x44, region->size_bytes, stream);
+        fill_bytes(address, 0x44, region->size_bytes, stream);
     }
     return waker->answer;
 }
 
 TEST(the_wake_callback_does_it_or_leaves_it_to_the_arena)
 {
-    struct api api;
-    fallow_region region = {.name = "table",
-                            .size_bytes = 256,
-                            .init = FALLOW_INIT_ONCE,
-                            .init_value = 0x11111111,
-                            .flags = FALLOW_REGION_PERSISTENT};
+    fallow_region region =
+        KEPT_REGION("table", 256, .init = FALLOW_INIT_ONCE, .init_value = 0x11111111);
     unsigned char byte;
-    bed_begin(&api);
-    struct waker waker = {.api = &api};
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    struct waker waker = {0};
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_layout(&region, 1);
     assert_ok(fallow_arena_on_wake(arena, wake, &waker));
     for (int i = 0; i < 3; i++) {
         waker.answer = i % 2;
         fallow_lease *lease = begin_lease(arena, layout, api.stream);
-        read_bytes(&api, &byte, fallow_lease_region_at(lease, 0), 1, api.stream);
+        read_bytes(&byte, fallow_lease_region_at(lease, 0), 1, api.stream);
         assert_int_equal(byte, waker.answer == 0 ? 0x44 : 0x11);
         assert_int_equal(waker.count, i + 1);
         assert_int_equal(waker.bytes, 256);
         end_lease(lease, api.stream);
-        end_lease(begin_lease(arena, layout, api.stream), api.stream);
+        lease_once(arena, layout, api.stream);
         assert_int_equal(waker.count, i + 1);
         assert_ok(fallow_arena_lose_contents(arena));
     }
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 TEST(layouts_that_disagree_about_values_are_refused)
 {
-    struct api api;
-    fallow_region region = {.name = "table",
-                            .size_bytes = 256,
-                            .init = FALLOW_INIT_ONCE,
-                            .init_value = 1,
-                            .flags = FALLOW_REGION_PERSISTENT};
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    fallow_region region = KEPT_REGION("table", 256, .init = FALLOW_INIT_ONCE, .init_value = 1);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_layout(&region, 1);
     region.init_value = 2;
     fallow_layout *other = make_layout(&region, 1);
-    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    lease_once(arena, layout, api.stream);
     refuse_lease(arena, other, api.stream, FALLOW_INVALID_ARGUMENT,
                  "persistent region 'table' holds other values in another layout");
-    end_lease(begin_lease(arena, layout, api.stream), api.stream);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    fallow_layout_destroy(other);
-    api_end(&api);
+    lease_once(arena, layout, api.stream);
+    bed_end();
 }
 
 TEST(a_locked_arena_takes_no_new_persistent_region)
 {
-    struct api api;
-    fallow_region region = {.name = "table", .size_bytes = 256, .flags = FALLOW_REGION_PERSISTENT};
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    fallow_region region = KEPT_REGION("table", 256, .init = FALLOW_INIT_DIRTY);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_layout(&region, 1);
     region.size_bytes = 512;
     fallow_layout *larger = make_layout(&region, 1);
     region.name = "new";
     fallow_layout *other = make_layout(&region, 1);
-    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    lease_once(arena, layout, api.stream);
     assert_ok(fallow_arena_lock(arena));
     refuse_lease(arena, larger, api.stream, FALLOW_OVER_BUDGET,
                  "layout 'unnamed' needs 512 bytes, 512 of them persistent (largest region "
@@ -365,31 +287,23 @@ TEST(a_locked_arena_takes_no_new_persistent_region)
                  "needs 768 bytes, 768 of them persistent (largest region 'new', 512 bytes)");
     assert_ok(fallow_arena_trim(arena));
     assert_int_equal(arena_stats(arena).persistent_bytes, 0);
-    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    lease_once(arena, layout, api.stream);
     assert_int_equal(arena_stats(arena).persistent_bytes, 256);
     assert_ok(fallow_arena_unlock(arena));
-    end_lease(begin_lease(arena, larger, api.stream), api.stream);
-    end_lease(begin_lease(arena, other, api.stream), api.stream);
+    lease_once(arena, larger, api.stream);
+    lease_once(arena, other, api.stream);
     assert_int_equal(arena_stats(arena).persistent_bytes, 1024);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    fallow_layout_destroy(larger);
-    fallow_layout_destroy(other);
-    api_end(&api);
+    bed_end();
 }
 
 TEST(hundreds_of_layouts_find_their_regions)
 {
-    struct api api;
-    fallow_region regions[3] = {{.name = "x", .size_bytes = 4096},
-                                {.name = "kept",
-                                 .size_bytes = 256,
-                                 .align_bytes = 4096,
-                                 .init = FALLOW_INIT_COUNTER,
-                                 .flags = FALLOW_REGION_PERSISTENT},
-                                {.name = "y", .size_bytes = 64}};
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    fallow_region regions[3] = {
+        {.name = "x", .size_bytes = 4096},
+        KEPT_REGION("kept", 256, .align_bytes = 4096, .init = FALLOW_INIT_COUNTER),
+        {.name = "y", .size_bytes = 64}};
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layouts[100];
     void *kept = NULL;
     for (int i = 0; i < 100; i++) {
@@ -403,11 +317,7 @@ TEST(hundreds_of_layouts_find_their_regions)
         assert_int_equal((uintptr_t)kept % 4096, 0);
         end_lease(lease, api.stream);
     }
-    for (int i = 0; i < 100; i++) {
-        fallow_layout_destroy(layouts[i]);
-    }
-    fallow_arena_destroy(arena);
-    api_end(&api);
+    bed_end();
 }
 
 FLW_TEST_MAIN(NULL, NULL)

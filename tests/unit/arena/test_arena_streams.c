@@ -11,12 +11,11 @@
 
 TEST(a_lease_on_another_stream_waits_on_the_device_once)
 {
-    struct api api;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_plain_layout(64 * KIB);
     CUstream streams[2] = {api.stream, api.other};
-    end_lease(begin_lease(arena, layout, api.other), api.other); /* both streams are known */
+    lease_once(arena, layout, api.other); /* both streams are known */
     for (int i = 0; i < 20; i++) {
         CUstream stream = streams[i % 2];
         uint64_t records = api.sim.call_count("cuEventRecord"),
@@ -26,26 +25,22 @@ TEST(a_lease_on_another_stream_waits_on_the_device_once)
         assert_int_equal(api.sim.call_count("cuEventRecord") - records, 1);
         assert_int_equal(api.sim.call_count("cuStreamWaitEvent") - waits, 1);
         assert_int_equal(arena_stats(arena).wait_count - seen, 1);
-        touch_lease(&api, lease, layout, stream);
+        touch_lease(lease, layout, stream);
         end_lease(lease, stream);
     }
     assert_int_equal(api.sim.call_count("cuStreamSynchronize"), 0);
-    expect_silence(&api);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 /* Allocations and frees, which poll, do not occur: leases alone must reuse events. */
 TEST(events_of_leases_serve_again)
 {
     for (int streams_may_die = 0; streams_may_die < 2; streams_may_die++) {
-        struct api api;
-        bed_begin_world(&api);
+        bed_begin_world();
         fallow_pool_config config = api_config(&api);
         config.streams_may_die = (uint8_t)streams_may_die;
         assert_ok(fallow_pool_create(&config, &api.pool));
-        fallow_arena *arena = make_arena(&api, 0);
+        fallow_arena *arena = make_arena(0);
         fallow_layout *layout = make_plain_layout(64 * KIB);
         uint64_t made = 0;
         for (int i = 0; i < 300; i++) {
@@ -56,80 +51,69 @@ TEST(events_of_leases_serve_again)
             if (i % 3 == 0) {
                 assert_ok(fallow_lease_guard(arena, stream));
             } else {
-                end_lease(begin_lease(arena, layout, stream), stream);
+                lease_once(arena, layout, stream);
             }
             assert_ok(api.sim.cu.cuStreamSynchronize(stream));
         }
         assert_int_equal(api.sim.call_count("cuEventCreate"), made);
-        fallow_arena_destroy(arena);
-        fallow_layout_destroy(layout);
-        api_end(&api);
+        bed_end();
     }
 }
 
 TEST(the_stream_of_the_end_counts_not_that_of_the_begin)
 {
-    struct api api;
     CUevent event;
-    bed_begin(&api);
+    bed_begin();
     assert_ok(api.sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    fallow_arena *arena = make_arena(&api, 0);
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_plain_layout(64 * KIB);
     for (int i = 0; i < 5; i++) {
         fallow_lease *lease = begin_lease(arena, layout, api.stream);
-        touch_lease(&api, lease, layout, api.stream);
+        touch_lease(lease, layout, api.stream);
         assert_ok(api.sim.cu.cuEventRecord(event, api.stream));
         assert_ok(api.sim.cu.cuStreamWaitEvent(api.other, event, 0));
-        touch_lease(&api, lease, layout, api.other);
+        touch_lease(lease, layout, api.other);
         end_lease(lease, api.other);
     }
     assert_int_equal(arena_stats(arena).wait_count, 4);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
+    destroy_arena(arena);
+    destroy_layout(layout);
     assert_ok(api.sim.cu.cuEventDestroy_v2(event));
-    api_end(&api);
+    bed_end();
 }
 
 TEST(a_retired_streams_work_is_still_waited_for)
 {
-    struct api api;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_plain_layout(64 * KIB);
     for (int i = 0; i < 4; i++) { /* the simulated device gives the handle out again at once */
         CUstream stream = NULL, again = NULL;
         assert_ok(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-        fallow_lease *lease = begin_lease(arena, layout, stream);
-        touch_lease(&api, lease, layout, stream);
-        end_lease(lease, stream);
+        use_lease(arena, layout, stream);
         if (i == 3) {
-            fallow_arena_destroy(arena); /* with a mark on a stream that has gone below */
-            arena = make_arena(&api, 0);
+            destroy_arena(arena); /* with a mark on a stream that has gone below */
+            arena = make_arena(0);
         }
         assert_ok(fallow_stream_retire(api.pool, stream));
         assert_ok(api.sim.cu.cuStreamDestroy_v2(stream));
         assert_ok(api.sim.cu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING));
-        lease = begin_lease(arena, layout, i % 2 == 0 ? again : api.other);
-        touch_lease(&api, lease, layout, i % 2 == 0 ? again : api.other);
-        end_lease(lease, i % 2 == 0 ? again : api.other);
+        use_lease(arena, layout, i % 2 == 0 ? again : api.other);
         assert_ok(fallow_stream_retire(api.pool, again));
         assert_ok(api.sim.cu.cuStreamDestroy_v2(again));
     }
-    expect_silence(&api);
+    expect_silence();
     assert_ok(fallow_arena_trim(arena)); /* freed where nobody can name the end */
     assert_int_equal(api_stats(&api).live_count, 0);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 /* The handle is the same, the stream is not: work queued in the lease must be waited for. */
 TEST(a_lease_may_end_on_a_stream_that_took_over_the_handle)
 {
-    struct api api;
     CUstream stream, again, first;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_plain_layout(64 * KIB);
     assert_ok(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     first = stream;
@@ -140,43 +124,34 @@ TEST(a_lease_may_end_on_a_stream_that_took_over_the_handle)
             assert_ok(api.sim.cu.cuStreamDestroy_v2(stream));
             assert_ok(api.sim.cu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING));
             assert_ptr_equal(again, first);
-            touch_lease(&api, lease, layout, again);
+            touch_lease(lease, layout, again);
         }
         assert_ok(fallow_lease_end(lease, i == 0 ? stream : again));
     }
     fallow_lease *lease = begin_lease(arena, layout, api.other);
-    touch_lease(&api, lease, layout, api.other);
+    touch_lease(lease, layout, api.other);
     assert_ok(fallow_lease_end(lease, api.other));
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
+    destroy_arena(arena);
+    destroy_layout(layout);
     assert_ok(fallow_stream_retire(api.pool, again));
     assert_ok(api.sim.cu.cuStreamDestroy_v2(again));
-    api_end(&api);
+    bed_end();
 }
 
 TEST(a_dead_handle_without_notice_makes_the_host_wait)
 {
-    struct api api;
     CUstream stream = NULL;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_plain_layout(64 * KIB);
     assert_ok(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    fallow_lease *lease = begin_lease(arena, layout, stream);
-    touch_lease(&api, lease, layout, stream);
-    end_lease(lease, stream);
+    use_lease(arena, layout, stream);
     assert_ok(api.sim.cu.cuStreamDestroy_v2(stream));
-    lease = begin_lease(arena, layout, api.other);
-    touch_lease(&api, lease, layout, api.other);
-    end_lease(lease, api.other);
-    expect_silence(&api);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    use_lease(arena, layout, api.other);
+    bed_end();
 }
 
 struct visitor {
-    struct api *api;
     fallow_arena *arena;
     fallow_layout *layout;
     CUcontext context;
@@ -187,17 +162,16 @@ struct visitor {
 static void *lease_on_own_default_stream(void *context)
 {
     struct visitor *visitor = context;
-    struct api *api = visitor->api;
     CUstream own = (CUstream)(uintptr_t)2;
     fallow_lease *lease = NULL;
-    if (api->sim.cu.cuCtxSetCurrent(visitor->context) != CUDA_SUCCESS) {
+    if (api.sim.cu.cuCtxSetCurrent(visitor->context) != CUDA_SUCCESS) {
         return NULL;
     }
     CUstream first = visitor->begins_on != NULL ? visitor->begins_on : own;
     visitor->status = fallow_lease_begin(visitor->arena, visitor->layout, first, &lease);
     if (visitor->status == FALLOW_OK) {
         flw_sim_range range = {(uint64_t)(uintptr_t)fallow_lease_region_at(lease, 0), 4096, 1, 0};
-        visitor->status = api->sim.touch(own, &range, 1) == 0 ? FALLOW_OK : FALLOW_DRIVER;
+        visitor->status = api.sim.touch(own, &range, 1) == 0 ? FALLOW_OK : FALLOW_DRIVER;
         fallow_status ended = fallow_lease_end(lease, own);
         visitor->status = visitor->status == FALLOW_OK ? ended : visitor->status;
     }
@@ -207,52 +181,44 @@ static void *lease_on_own_default_stream(void *context)
 /* During a capture, announced or not, the host cannot wait for earlier work of the captured stream. */
 TEST(a_trim_beside_a_capture_unmaps_nothing_that_is_used)
 {
-    struct api api;
     fallow_capture *capture;
-    bed_begin(&api);
-    fallow_arena *arena = make_arena(&api, 0);
+    bed_begin();
+    fallow_arena *arena = make_arena(0);
     fallow_layout *layout = make_plain_layout(64 * KIB), *large = make_plain_layout(20 * MIB);
-    end_lease(begin_lease(arena, layout, api.other), api.other);
-    begin_capturing(&api, api.other, &capture);
-    end_lease(begin_lease(arena, layout, api.other), api.other);
-    CUgraphExec graph = end_capturing(&api, api.other, capture);
-    fallow_lease *lease = begin_lease(arena, large, api.stream);
-    touch_lease(&api, lease, large, api.stream);
-    end_lease(lease, api.stream);
+    lease_once(arena, layout, api.other);
+    begin_capturing(api.other, &capture);
+    lease_once(arena, layout, api.other);
+    CUgraphExec graph = end_capturing(api.other, capture);
+    use_lease(arena, large, api.stream);
     api_begin_capturing(&api, api.stream);
     assert_int_equal(fallow_arena_trim(arena), FALLOW_CAPTURING);
     assert_int_equal(arena_stats(arena).scratch_bytes, 20 * MIB);
-    expect_silence(&api);
+    expect_silence();
     api_drop_captured(&api, api.stream);
     assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY); /* keeps the graph's memory */
     assert_int_equal(arena_stats(arena).scratch_bytes, 64 * KIB);
-    expect_silence(&api);
-    assert_ok(api.sim.cu.cuGraphExecDestroy(graph));
-    assert_ok(fallow_capture_release(capture));
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    fallow_layout_destroy(large);
-    api_end(&api);
+    expect_silence();
+    drop_graph(graph, capture);
+    bed_end();
 }
 
 TEST(nothing_is_given_up_that_a_capture_keeps_from_being_freed)
 {
-    struct api api;
     fallow_lease *lease;
     fallow_capture *capture;
-    bed_begin_world(&api);
+    bed_begin_world();
     fallow_pool_config config = api_config(&api);
     config.streams_may_die = 1;
     assert_ok(fallow_pool_create(&config, &api.pool));
-    fallow_arena *arena = make_arena(&api, 0);
-    fallow_region region = {.name = "x", .size_bytes = 4 * KIB, .flags = FALLOW_REGION_PERSISTENT};
+    fallow_arena *arena = make_arena(0);
+    fallow_region region = KEPT_REGION("x", 4 * KIB, .init = FALLOW_INIT_DIRTY);
     fallow_layout *small = make_layout(&region, 1), *layout = make_plain_layout(MIB);
     region.size_bytes *= 2;
     fallow_layout *large = make_layout(&region, 1);
-    end_lease(begin_lease(arena, small, api.stream), api.stream);
-    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    lease_once(arena, small, api.stream);
+    lease_once(arena, layout, api.stream);
     assert_ok(fallow_lease_guard(arena, api.other)); /* without a fence */
-    begin_capturing(&api, api.stream, &capture);
+    begin_capturing(api.stream, &capture);
     assert_int_equal(fallow_arena_trim(arena), FALLOW_CAPTURING);
     assert_int_equal(fallow_lease_begin(arena, large, api.other, &lease), FALLOW_CAPTURING);
     assert_int_equal(api_stats(&api).requested_bytes, MIB + 4 * KIB);
@@ -263,40 +229,28 @@ TEST(nothing_is_given_up_that_a_capture_keeps_from_being_freed)
     assert_ok(fallow_capture_release(capture));
     assert_ok(fallow_arena_trim(arena));
     assert_int_equal(api_stats(&api).requested_bytes, 0);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(small);
-    fallow_layout_destroy(layout);
-    fallow_layout_destroy(large);
-    api_end(&api);
+    bed_end();
 }
 
 TEST(the_default_streams_of_two_threads_are_two_streams)
 {
-    struct api api;
     pthread_t thread;
     CUstream own = (CUstream)(uintptr_t)2;
-    bed_begin(&api);
-    struct visitor visitor = {
-        .api = &api, .arena = make_arena(&api, 0), .layout = make_plain_layout(4096)};
+    bed_begin();
+    struct visitor visitor = {.arena = make_arena(0), .layout = make_plain_layout(4096)};
     assert_ok(api.sim.cu.cuCtxGetCurrent(&visitor.context));
-    end_lease(begin_lease(visitor.arena, visitor.layout, api.stream), api.stream);
+    lease_once(visitor.arena, visitor.layout, api.stream);
     for (int i = 0; i < 4; i++) {
         visitor.begins_on = i == 0 ? api.stream : NULL;
         assert_int_equal(pthread_create(&thread, NULL, lease_on_own_default_stream, &visitor), 0);
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_ok(visitor.status);
-        fallow_lease *lease = begin_lease(visitor.arena, visitor.layout, own);
-        touch_lease(&api, lease, visitor.layout, own);
-        end_lease(lease, own);
+        use_lease(visitor.arena, visitor.layout, own);
     }
-    expect_silence(&api);
-    fallow_arena_destroy(visitor.arena);
-    fallow_layout_destroy(visitor.layout);
-    api_end(&api);
+    bed_end();
 }
 
 struct prefill {
-    struct api *api;
     const fallow_layout *layout;
     const fallow_lease *lease;
     fallow_step step;
@@ -323,16 +277,7 @@ static void launch(const struct prefill *prefill, CUstream stream, const char *r
             }
         }
     }
-    assert_int_equal(prefill->api->sim.touch(stream, ranges, count), 0);
-}
-
-static void wait_for(struct api *api, CUstream stream, CUstream other)
-{
-    CUevent event;
-    assert_ok(api->sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    assert_ok(api->sim.cu.cuEventRecord(event, other));
-    assert_ok(api->sim.cu.cuStreamWaitEvent(stream, event, 0));
-    assert_ok(api->sim.cu.cuEventDestroy_v2(event));
+    assert_int_equal(api.sim.touch(stream, ranges, count), 0);
 }
 
 /* Return the name of the region with the gathered rows of a chunk. */
@@ -345,29 +290,27 @@ static const char *gathered(const struct prefill *prefill, int chunk)
 /* Process a chunk while the other stream gathers the next one. */
 static void work_on_chunk(const struct prefill *prefill, int chunk, bool is_last)
 {
-    struct api *api = prefill->api;
     char both[32];
-    wait_for(api, api->stream, api->other);
+    wait_for(api.stream, api.other);
     if (!is_last) {
-        launch(prefill, api->other, "chunk_starts,cu_chunk", gathered(prefill, chunk + 1));
+        launch(prefill, api.other, "chunk_starts,cu_chunk", gathered(prefill, chunk + 1));
     }
-    launch(prefill, api->stream, gathered(prefill, chunk), "kv_nope");
+    launch(prefill, api.stream, gathered(prefill, chunk), "kv_nope");
     snprintf(both, sizeof both, "kv_nope,%s", gathered(prefill, chunk));
-    launch(prefill, api->stream, both, "k,v_padded");
-    wait_for(api, api->other, api->stream); /* before the gather of chunk + 2 */
-    launch(prefill, api->stream, prefill->step.pads_values ? "k,v_padded" : "k,kv_nope",
+    launch(prefill, api.stream, both, "k,v_padded");
+    wait_for(api.other, api.stream); /* before the gather of chunk + 2 */
+    launch(prefill, api.stream, prefill->step.pads_values ? "k,v_padded" : "k,kv_nope",
            "chunk_out,chunk_lse");
-    launch(prefill, api->stream, "chunk_out,chunk_lse,out,lse", "out,lse");
+    launch(prefill, api.stream, "chunk_out,chunk_lse,out,lse", "out,lse");
 }
 
 static uint64_t races_of_eight_chunks(bool overlaps, bool pads_values)
 {
     const fallow_model model = {
         .heads = 2, .kv_heads = 2, .head_dim = 16, .kv_rank = 24, .rope_dim = 8};
-    struct api api;
-    struct prefill prefill = {.api = &api};
+    struct prefill prefill = {0};
     fallow_layout *layout = NULL;
-    bed_begin(&api);
+    bed_begin();
     fallow_step_init(&prefill.step);
     prefill.step.tokens = 32;
     prefill.step.chunk = 64;
@@ -376,24 +319,21 @@ static uint64_t races_of_eight_chunks(bool overlaps, bool pads_values)
     prefill.step.pads_values = pads_values;
     assert_ok(fallow_layout_mla_prefill(&model, &prefill.step, &layout));
     assert_int_equal(fallow_layout_region_count(layout), 10 + overlaps + pads_values);
-    fallow_arena *arena = make_arena(&api, 0);
+    fallow_arena *arena = make_arena(0);
     fallow_lease *lease = begin_lease(arena, layout, api.stream);
     prefill.layout = layout;
     prefill.lease = lease;
     launch(&prefill, api.stream, "", "chunk_starts,chunk_seq_lens,cu_chunk");
-    wait_for(&api, api.other, api.stream);
+    wait_for(api.other, api.stream);
     launch(&prefill, api.other, "chunk_starts,cu_chunk", gathered(&prefill, 0));
     launch(&prefill, api.stream, "", "out,lse");
     for (int i = 0; i < 8; i++) {
         work_on_chunk(&prefill, i, i == 7);
     }
     end_lease(lease, api.stream);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    fallow_pool_destroy(api.pool);
-    uint64_t races = flw_sim_read_ledger(&api.sim).violation_count;
-    flw_sim_close(&api.sim);
-    return races;
+    destroy_arena(arena);
+    destroy_layout(layout);
+    return bed_end_with_violations();
 }
 
 TEST(a_chunk_is_gathered_while_the_one_before_is_worked_on)

@@ -26,10 +26,10 @@ struct waiter {
 };
 
 /* Create an arena without a log, since the bed's log may be written by one thread only. */
-static fallow_arena *make_quiet_arena(struct api *api)
+static fallow_arena *make_quiet_arena(void)
 {
     fallow_arena *arena = NULL;
-    assert_ok(fallow_arena_create(api->pool, NULL, &arena));
+    assert_ok(fallow_arena_create(api.pool, NULL, &arena));
     return arena;
 }
 
@@ -114,11 +114,10 @@ static void run_round(struct line *line, uint64_t *random)
 
 TEST(begins_are_served_as_they_came)
 {
-    struct api api;
     uint64_t random = flw_test_seed("test_arena_wait");
-    bed_begin(&api);
+    bed_begin();
     fallow_layout *layout = make_plain_layout(4096);
-    struct line line = {.arena = make_quiet_arena(&api), .layout = layout, .stream = api.stream};
+    struct line line = {.arena = make_quiet_arena(), .layout = layout, .stream = api.stream};
     for (int i = 0; i < 60; i++) {
         run_round(&line, &random);
     }
@@ -131,9 +130,7 @@ TEST(begins_are_served_as_they_came)
     fallow_arena_last_error(line.arena, text, sizeof text);
     assert_non_null(strstr(text, "a lease is open"));
     end_lease(lease, api.stream);
-    fallow_arena_destroy(line.arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 struct crowd {
@@ -175,13 +172,12 @@ static void *crowd_in(void *context)
 /* A lost wake-up hangs this test; two leases at once are a data race that ThreadSanitizer reports. */
 TEST(threads_crowd_in_and_none_sleeps_on)
 {
-    struct api api;
     struct crowd crowd[4];
     pthread_t threads[4];
     uint64_t seed = flw_test_seed("test_arena_wait"), lease_count = 0, sum = 0;
-    bed_begin(&api);
+    bed_begin();
     fallow_layout *layout = make_plain_layout(4096);
-    fallow_arena *arena = make_quiet_arena(&api);
+    fallow_arena *arena = make_quiet_arena();
     for (size_t i = 0; i < 4; i++) {
         crowd[i] = (struct crowd){.line = {.arena = arena, .layout = layout, .stream = api.stream},
                                   .random = seed + 99 * i,
@@ -195,9 +191,7 @@ TEST(threads_crowd_in_and_none_sleeps_on)
     assert_int_equal(lease_count, sum);
     assert_int_equal(arena_stats(arena).lease_count, sum);
     assert_int_equal(queue_length(arena), 0);
-    fallow_arena_destroy(arena);
-    fallow_layout_destroy(layout);
-    api_end(&api);
+    bed_end();
 }
 
 FLW_TEST_MAIN(NULL, NULL)
