@@ -227,10 +227,7 @@ typedef struct fallow_pool_config {
      *  fallow_pool_set_limit. */
     size_t limit_bytes;
     fallow_economy economy; /**< how much idle memory to hold */
-    /** Most that all thread caches together may hold of blocks up to 1 MiB; each thread may hold
-     *  64 KiB or two blocks of a class beyond that. 0 = 1/32 of the pool's memory, at least 8 MiB.
-     *  Of larger blocks each cache may hold half of the pool's memory, from 4 to 256 MiB. */
-    size_t cache_bytes;
+    size_t cache_bytes;     /**< ignored; reserved from 0.3 on */
     /** Interval at which fallow_pool_poll, or the helper thread, releases memory above 1.125 times
      *  the most that the last 2 to 2.25 seconds needed. 0 = 10,000; UINT32_MAX = never. */
     uint32_t decay_ms;

@@ -9,16 +9,11 @@
  * needs one and kept until the process ends. Loading the library creates none and calls no driver.
  *
  * SETTINGS  The environment variable FALLOW_PLUGIN has key:value pairs separated by commas and is read
- *           once:
- *             limit:SIZE        most memory of a pool, "20G", "512M"; default: the device's total
- *             economy:balanced|memory_first|speed_first
- *             reuse:wait|completed|same_stream
- *             page_source:automatic|handles|segments
- *             one_handle:SIZE|none  size from which a block fills one handle; default: from 1 GiB on,
- *                               as described at fallow_pool_config.one_handle_bytes
- *             decay:MS|never    fallow_pool_config.decay_ms; 0 is the default, never is UINT32_MAX
- *             checks:poison+red_zones+quarantine
- *             driver:sim|PATH   driver library instead of libcuda.so.1
+ *           once. They are fields of fallow_pool_config; README.md has a table with defaults:
+ *             limit:SIZE ("20G", "512M"), economy:balanced|memory_first|speed_first,
+ *             reuse:wait|completed|same_stream, page_source:automatic|handles|segments,
+ *             one_handle:SIZE|none, decay_ms:MS|never, checks:poison+red_zones+quarantine,
+ *             driver:sim|PATH
  *           An unknown key or value is reported on stderr, and the whole variable is ignored.
  *           fallow_plugin_configure overrides the variable if it precedes the first allocation. A
  *           privileged program (setuid, setgid, capabilities) ignores the variable.

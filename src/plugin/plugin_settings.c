@@ -32,7 +32,7 @@ static const struct flw_setting list[] = {
     {"reuse", FLW_SETTING_IS_WORD, FIELD(reuse_policy), .words = reuses},
     {"page_source", FLW_SETTING_IS_WORD, FIELD(page_source), .words = page_sources},
     {"one_handle", FLW_SETTING_IS_BYTES, FIELD(one_handle_bytes), .least = 1, .most = SIZE_MAX},
-    {"decay", FLW_SETTING_IS_NUMBER, FIELD(decay_ms), .most = UINT32_MAX - 1},
+    {"decay_ms", FLW_SETTING_IS_NUMBER, FIELD(decay_ms), .most = UINT32_MAX - 1},
     {"checks", FLW_SETTING_IS_BITS, FIELD(checks), .words = checks},
     {.name = NULL}};
 
@@ -40,6 +40,7 @@ static bool read_pair(const char *key, const char *value, fallow_pool_config *co
                       size_t driver_bytes)
 {
     const struct flw_setting name = {"driver", FLW_SETTING_IS_TEXT, .size = driver_bytes};
+    key = strcmp(key, "decay") == 0 ? "decay_ms" : key; /* the name until 0.1 */
     const struct flw_setting *setting = flw_setting_find(list, key);
     if (strcmp(key, name.name) == 0 && flw_setting_read(&name, value, 10, driver)) {
         config->driver = driver;
@@ -49,7 +50,7 @@ static bool read_pair(const char *key, const char *value, fallow_pool_config *co
         config->one_handle_bytes = FALLOW_ONE_HANDLE_NONE;
         return true;
     }
-    if (strcmp(key, "decay") == 0 && strcmp(value, "never") == 0) {
+    if (strcmp(key, "decay_ms") == 0 && strcmp(value, "never") == 0) {
         config->decay_ms = UINT32_MAX;
         return true;
     }
@@ -71,7 +72,7 @@ bool flw_plugin_read_settings(const char *text, fallow_pool_config *config, char
         if (!is_read) {
             flw_plugin_log(
                 "FALLOW_PLUGIN: '%s%s%s' is no setting, so all are ignored; settings are limit, "
-                "economy, reuse, page_source, one_handle, decay, checks and driver, each with a value: "
+                "economy, reuse, page_source, one_handle, decay_ms, checks and driver, each with a value: "
                 "limit:20G",
                 pair, colon != NULL ? ":" : "", colon != NULL ? colon + 1 : "");
             fallow_pool_config_init(config);

@@ -376,7 +376,7 @@ static void make_pool(struct flw_live_context *live)
     struct flw_pool_place place = {.driver = &flw_real.driver,
                                    .context_id = live->id,
                                    .dedicated_bytes =
-                                       flw_settings.is_ipc ? 1 : flw_settings.large_bytes,
+                                       flw_settings.is_ipc ? 1 : flw_settings.one_handle_bytes,
                                    .reserve_bytes = flw_settings.reserve_bytes};
     if (flw_pool_create(&config, &place, &handle) != FALLOW_OK) {
         atomic_store(&live->is_refused, true);

@@ -16,13 +16,10 @@
 struct flw_settings flw_settings;
 
 #define KEYS \
-    "mode, trace, stacks, enter_python, stats, poison, limit, reserve, large, page_source, ipc, top, audit, trial, only, skip"
+    "mode, trace, stacks, enter_python, stats, poison, limit, reserve, one_handle, ipc, top, audit, trial, only, skip"
 
 #define SITE_DIGITS 12
 
-/* A program that calls cudaMalloc may rely on every property of the memory. */
-static const struct flw_setting_word page_sources[] = {
-    {"automatic", 0}, {"segments", 0}, {NULL, 0}};
 static const struct flw_setting_word switches[] = {{"0", false}, {"1", true}, {NULL, 0}};
 static const struct flw_setting_word modes[] = {
     {"off", FLW_MODE_OFF},       {"trace", FLW_MODE_TRACE}, {"cache", FLW_MODE_CACHE},
@@ -49,9 +46,8 @@ static const struct flw_setting list[] = {
      .expected = "give a byte (0xa5, 165)"},
     {"limit", BYTES(limit_bytes)},
     {"reserve", BYTES(reserve_bytes)},
-    {"large", BYTES(large_bytes)},
-    {"page_source", FLW_SETTING_IS_WORD, .words = page_sources,
-     .expected = "use automatic or segments: the preload allocates with cuMemAlloc only"},
+    {"one_handle", BYTES(one_handle_bytes)},
+    {"large", BYTES(one_handle_bytes)}, /* the name until 0.1 */
     {"ipc", SWITCH(is_ipc)},
     {"top", SWITCH(is_top)},
     {.name = NULL}};
@@ -143,7 +139,7 @@ static void set_defaults(struct flw_settings *settings)
                                       .poison = -1,
                                       .trial_byte = 0xff,
                                       .reserve_bytes = 512ull << 20,
-                                      .large_bytes = 1ull << 20};
+                                      .one_handle_bytes = 1ull << 20};
 }
 
 bool flw_settings_parse(struct flw_settings *settings, const char *text, const char *program,

@@ -4,26 +4,8 @@
  * character literally).
  * Does not: act on them.
  *
- *   mode     off | trace | cache | strict | audit   (cache)
- *   trace    FILE   record every call there; without a mode: trace
- *   stacks   DEPTH  record each allocation with the call stack, at most this many frames of C and of Python (0)
- *   enter_python 0 | 1   1: for stacks, a thread that has released Python's interpreter lock takes it for the walk; not for
- *            programs in which a thread with the interpreter lock waits for a lock under which another one allocates
- *   stats    FILE | -   at exit: one line of JSON to FILE, one line of text to stderr for -; under `fallow run` also
- *            for a process that was killed or ended by _exit
- *   poison   BYTE   fill new blocks with this byte (0xa5, 165)
- *   limit    BYTES  at most this much device memory per context (8G; K, M, G, T are powers of 1024); cuMemGetInfo and
- *                   cuDeviceTotalMem show the program no more
- *   reserve  BYTES  leave this much to calls that cannot be repeated (512M)
- *   large    BYTES  size from which a request gets its own driver allocation (1M)
- *   page_source  automatic | segments   without a difference here: cudaMalloc's memory is a segment
- *   ipc      0 | 1  1: every allocation is its own driver allocation, so all can be exported
- *   top      0 | 1  1: show the pools in `fallow top`, from the first use of the driver on
- *   audit    PREFIX store the findings of an audit of fills in PREFIX.<pid>; without a mode: audit
- *   trial    SITE[=BYTE]  audit: where this site fills with zeros, fill with that byte (0xff)
- *   only     NAME   be on in programs of this name alone (repeatable; the name as in ps)
- *   skip     NAME   be off in programs of this name (repeatable)
- *   state    FILE   the page of `fallow run`, which sets this itself (runplace.h reads it)
+ * The table in include/fallow/README.md has every key with unit and default. `state`, the page of
+ * `fallow run`, is set by that command alone (runplace.h reads it).
  *
  * An unknown key or an unreadable value is reported in one line, and the program runs as without
  * Fallow. */
@@ -57,7 +39,7 @@ struct flw_settings {
     int trial_byte;
     uint64_t limit_bytes; /* 0: none */
     uint64_t reserve_bytes;
-    uint64_t large_bytes;
+    uint64_t one_handle_bytes;
     bool is_ipc, is_top;
 };
 

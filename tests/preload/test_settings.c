@@ -26,7 +26,7 @@ TEST(nothing_means_the_cache)
         assert_int_equal(settings.poison, -1);
         assert_int_equal(settings.limit_bytes, 0);
         assert_int_equal(settings.reserve_bytes, 512u << 20);
-        assert_int_equal(settings.large_bytes, 1u << 20);
+        assert_int_equal(settings.one_handle_bytes, 1u << 20);
         assert_false(settings.is_ipc || settings.is_top);
         assert_string_equal(settings.trace_file, "");
         assert_string_equal(message, "");
@@ -35,9 +35,8 @@ TEST(nothing_means_the_cache)
 
 TEST(every_key_is_read)
 {
-    assert_true(
-        parse("mode:strict,trace:/tmp/a b.ftrace,stats:-,poison:0xa5,limit:8G,reserve:0,"
-              "large:65536,page_source:segments,ipc:1,top:1,trial:053ace00d030,only:train.py"));
+    assert_true(parse("mode:strict,trace:/tmp/a b.ftrace,stats:-,poison:0xa5,limit:8G,reserve:0,"
+                      "one_handle:65536,ipc:1,top:1,trial:053ace00d030,only:train.py"));
     assert_int_equal(settings.mode, FLW_MODE_STRICT);
     assert_string_equal(settings.trace_file, "/tmp/a b.ftrace");
     assert_string_equal(settings.stats_file, "-");
@@ -46,8 +45,10 @@ TEST(every_key_is_read)
     assert_int_equal(settings.poison, 0xa5);
     assert_int_equal(settings.limit_bytes, 8ull << 30);
     assert_int_equal(settings.reserve_bytes, 0);
-    assert_int_equal(settings.large_bytes, 65536);
+    assert_int_equal(settings.one_handle_bytes, 65536);
     assert_true(settings.is_ipc && settings.is_top);
+    assert_true(parse("large:4096")); /* the old name */
+    assert_int_equal(settings.one_handle_bytes, 4096);
 }
 
 TEST(a_trial_may_name_its_byte)
@@ -100,7 +101,7 @@ TEST(wrong_text_switches_off_and_says_why)
         {"MODE:off", "no key 'MODE'"},
         {"poison:256", "give a byte"},
         {"poison:-1", "give a byte"},
-        {"page_source:handles", "use automatic or segments"},
+        {"page_source:segments", "no key 'page_source'"},
         {"poison:", "give a byte"},
         {"limit:", "give bytes"},
         {"limit:8X", "give bytes"},

@@ -70,7 +70,6 @@ void stress_draw(struct stress_settings *settings)
     if (settings->order == 0) {
         draw_streams(settings, &state);
     }
-    settings->cache_bytes = PICK(&state, 0, 0, 65536, 16 << 20);
     settings->decay_ms = PICK(&state, 0, 1);
     settings->faults = has_luck(&state, 30) ? 5 + next(&state) % 50 : 0;
     settings->foreign = settings->order == 0 && has_luck(&state, 35);
@@ -117,7 +116,6 @@ void stress_print(const struct stress_settings *settings)
     print_number("--checks", settings->checks, 0);
     print_number("--validate", settings->validate_every, 0);
     print_number("--order", settings->order, 0);
-    print_number("--cache", settings->cache_bytes, 0);
     print_number("--decay", settings->decay_ms, 0);
     print_number("--dies", settings->dies, 0);
     print_number("--faults", settings->faults, 0);

@@ -6,7 +6,7 @@
  *               [--limit BYTES] [--most BYTES] [--device BYTES] [--schedule random|clock|held]
  *               [--lag NS] [--economy 0|1|2] [--reuse 0|1|2] [--checks BITS] [--no-capture]
  *               [--no-retire] [--no-check] [--without-vmm] [--validate N] [--trace ADDRESS]
- *               [--record FILE] [--order 0|1] [--cache BYTES] [--decay MS] [--dies 0|1]
+ *               [--record FILE] [--order 0|1] [--decay MS] [--dies 0|1]
  *               [--faults N] [--sleep] [--share] [--foreign] [--helper] [--oom]
  *               [--reset] [--rounds N] [--one-handle BYTES] [--range BYTES] [--draw]
  *

@@ -226,7 +226,6 @@ static fallow_pool_config config_of(struct run *run)
     config.struct_size = sizeof config;
     config.limit_bytes = settings->limit_bytes;
     config.economy = (fallow_economy)settings->economy;
-    config.cache_bytes = settings->cache_bytes;
     config.one_handle_bytes = settings->one_handle_bytes;
     config.decay_ms = (uint32_t)settings->decay_ms;
     config.reuse_policy = (fallow_reuse_policy)settings->reuse;

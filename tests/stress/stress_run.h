@@ -16,7 +16,7 @@ struct stress_settings {
     const char *record; /* a trace file of the run; NULL: none */
     uint64_t seed, ops, threads, streams, live, limit_bytes, most_bytes, device_bytes, lag_ns;
     uint64_t economy, reuse, checks, validate_every, trace_address;
-    uint64_t order, cache_bytes, decay_ms;
+    uint64_t order, decay_ms;
     uint64_t one_handle_bytes;
     uint64_t range_bytes; /* largest address range that the driver reserves, with handles; 0: any */
     uint64_t dies;   /* 1: set streams_may_die; half of the destroyed streams die unannounced */

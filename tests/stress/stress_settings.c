@@ -40,7 +40,6 @@ static void read_words(struct stress_settings *settings, int count, char **words
         {"--validate", &settings->validate_every},
         {"--trace", &settings->trace_address},
         {"--order", &settings->order},
-        {"--cache", &settings->cache_bytes},
         {"--decay", &settings->decay_ms},
         {"--dies", &settings->dies},
         {"--faults", &settings->faults},

@@ -10,8 +10,7 @@ static inline uint64_t flw_pool_cache_budget(const struct flw_pool *pool)
 {
     uint64_t reserved = atomic_load_explicit(&pool->heap.reserved_bytes, memory_order_relaxed);
     uint64_t own = flw_clamp(reserved / 64, 4 * FLW_MIB, 256 * FLW_MIB);
-    uint64_t all = pool->config.cache_bytes != 0 ? pool->config.cache_bytes
-                                                 : flw_max(reserved / 32, 8 * FLW_MIB);
+    uint64_t all = flw_max(reserved / 32, 8 * FLW_MIB);
     return flw_min(own, all / (pool->cache_count == 0 ? 1 : pool->cache_count));
 }
 

@@ -18,7 +18,7 @@ static bool read_text(const char *text, fallow_pool_config *config)
 TEST(every_key_is_a_field)
 {
     fallow_pool_config config;
-    assert_true(read_text("limit:20G,economy:memory_first,reuse:completed,decay:500,"
+    assert_true(read_text("limit:20G,economy:memory_first,reuse:completed,decay_ms:500,"
                           "page_source:segments,one_handle:64M,checks:poison+quarantine,driver:sim",
                           &config));
     assert_true(config.limit_bytes == (size_t)20 << 30);
@@ -32,9 +32,11 @@ TEST(every_key_is_a_field)
     assert_true(read_text("one_handle:none", &config));
     assert_true(config.one_handle_bytes == FALLOW_ONE_HANDLE_NONE);
     /* As in fallow.h, 0 means the default and has no other meaning. */
-    assert_true(read_text("decay:0,limit:7", &config));
+    assert_true(read_text("decay_ms:0,limit:7", &config));
     assert_int_equal(config.decay_ms, 0);
-    assert_true(read_text("decay:never,limit:7", &config));
+    assert_true(read_text("decay:30", &config)); /* the old name */
+    assert_int_equal(config.decay_ms, 30);
+    assert_true(read_text("decay_ms:never,limit:7", &config));
     assert_int_equal(config.decay_ms, UINT32_MAX);
     assert_int_equal(config.limit_bytes, 7);
     assert_true(read_text("economy:balanced", &config));
@@ -60,9 +62,9 @@ TEST(what_it_cannot_read_leaves_defaults)
                                  "reuse:never",
                                  "page_source:slabs",
                                  "one_handle:some",
-                                 "decay:x",
-                                 "decay:4294967295",
-                                 "decay:5K",
+                                 "decay_ms:x",
+                                 "decay_ms:4294967295",
+                                 "decay_ms:5K",
                                  "checks:",
                                  "checks:poison+luck",
                                  "driver:",

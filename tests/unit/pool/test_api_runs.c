@@ -86,13 +86,12 @@ static void runs_are_counted_alike_whoever_serves_them(void **state)
 
 #define GIB ((size_t)1 << 30)
 
-static void begin_cached(struct api *api, size_t cache_bytes)
+static void begin_cached(struct api *api)
 {
     flw_sim_config world = flw_sim_config_default(3);
     world.device_bytes = 16 * (uint64_t)GIB;
     api_begin(api, &world);
     fallow_pool_config config = api_config(api);
-    config.cache_bytes = cache_bytes;
     assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
 }
 
@@ -103,14 +102,13 @@ static void free_all(struct api *api, void **blocks, size_t count)
     }
 }
 
-/* "cache_bytes: most that all thread caches may hold together of blocks up to 1 MiB; 64 KiB or two blocks of a class
- * are allowed beyond." */
-static void cache_bytes_bounds_what_caches_hold_of_blocks_up_to_1_mib(void **state)
+/* "A 32nd, or 8 MiB if that is more; 64 KiB or two blocks of each class are kept beyond that." */
+static void a_cache_holds_a_bounded_amount_of_blocks_up_to_1_mib(void **state)
 {
     struct api api;
     void *blocks[100];
-    uint64_t allowed = MIB;
-    begin_cached(&api, MIB);
+    uint64_t allowed = 8 * MIB;
+    begin_cached(&api);
     for (size_t bytes = 256; bytes <= MIB;) {
         fallow_block block;
         fallow_block_init(&block);
@@ -132,7 +130,7 @@ static void a_cache_holds_half_of_the_pool_in_larger_blocks_at_most(void **state
 {
     struct api api;
     void *blocks[100];
-    begin_cached(&api, 0);
+    begin_cached(&api);
     for (size_t bytes = MIB + 1; bytes <= 32 * MIB; bytes += bytes / 3) {
         for (size_t count = 1; count <= 100; count *= 10) {
             for (size_t i = 0; i < count; i++) {
@@ -175,7 +173,7 @@ static uint64_t hits_of_pairs(struct api *api, size_t bytes, uint32_t tag, uint3
 static void hits_are_what_fallow_h_states(void **state)
 {
     struct api api;
-    begin_cached(&api, 0);
+    begin_cached(&api);
     void *base = api_alloc(&api, GIB, api.stream);
     static const size_t sizes[] = {100, 5000, MIB, MIB + 1, 20 * MIB, 250 * MIB};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -186,7 +184,7 @@ static void hits_are_what_fallow_h_states(void **state)
     assert_int_equal(hits_of_pairs(&api, 257 * MIB, 0, 0), 0);
     assert_int_equal(fallow_free(api.pool, base, api.stream), FALLOW_OK);
     api_end(&api);
-    begin_cached(&api, 0); /* the pool holds no more than the block */
+    begin_cached(&api); /* the pool holds no more than the block */
     assert_int_equal(hits_of_pairs(&api, 64 * MIB, 0, 0), 0);
     api_end(&api);
 }
@@ -194,7 +192,7 @@ static void hits_are_what_fallow_h_states(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cache_bytes_bounds_what_caches_hold_of_blocks_up_to_1_mib),
+        cmocka_unit_test(a_cache_holds_a_bounded_amount_of_blocks_up_to_1_mib),
         cmocka_unit_test(a_cache_holds_half_of_the_pool_in_larger_blocks_at_most),
         cmocka_unit_test(hits_are_what_fallow_h_states),
         cmocka_unit_test(runs_are_counted_alike_whoever_serves_them),

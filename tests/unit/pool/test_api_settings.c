@@ -285,34 +285,6 @@ static void peers_of_the_config_and_no_others_reach_the_memory(void **state)
     }
 }
 
-static void caches_hold_no_more_than_they_may(void **state)
-{
-    enum {
-        BLOCKS = 2000
-    };
-    static void *ptrs[BLOCKS];
-    uint64_t cached[2];
-    struct api api;
-    api_begin(&api, NULL);
-    for (int small = 0; small < 2; small++) {
-        fallow_pool_config config = api_config(&api);
-        config.cache_bytes = small ? MIB : 64 * MIB;
-        begin_with(&api, &config);
-        for (size_t i = 0; i < BLOCKS; i++) {
-            ptrs[i] = api_alloc(&api, 4096 << (i % 6), api.stream);
-        }
-        for (size_t i = 0; i < BLOCKS; i++) {
-            assert_int_equal(fallow_free(api.pool, ptrs[i], api.stream), FALLOW_OK);
-        }
-        cached[small] = api_stats(&api).cached_bytes;
-        fallow_pool_destroy(api.pool);
-        api.pool = NULL;
-    }
-    /* A bin's first slots are free of charge: a few of each class are always kept. */
-    assert_true(cached[1] <= 2 * MIB && cached[0] > 2 * cached[1]);
-    api_end(&api);
-}
-
 struct hoard {
     struct api *api;
     void *ptr;
@@ -501,7 +473,6 @@ int main(void)
         cmocka_unit_test(a_use_on_a_stream_that_vanished_is_waited_for),
         cmocka_unit_test(stream_checks_without_identities_are_refused),
         cmocka_unit_test(peers_of_the_config_and_no_others_reach_the_memory),
-        cmocka_unit_test(caches_hold_no_more_than_they_may),
         cmocka_unit_test(the_callback_can_make_room),
         cmocka_unit_test(the_callback_runs_alone_and_never_inside_itself),
         cmocka_unit_test(what_the_callback_frees_leaves_the_cache_its_room),
