@@ -7,8 +7,8 @@
  * below. Programs reach them by dlopen and dlsym; nothing links the library. The first call creates a
  * world with the defaults of flw_sim_config; flw_sim_reset creates a new one.
  *
- * The environment variable FALLOW_SIMCUDA names profiles of real drivers that every world imitates,
- * separated by commas, as for flw_sim_play. For an unknown name cuInit returns
+ * The environment variable FALLOW_SIMCUDA lists profiles of real drivers that every world imitates, and
+ * settings, separated by commas, as for flw_sim_play. For an unknown name cuInit returns
  * CUDA_ERROR_INVALID_VALUE, and a line on stderr lists the known names. A privileged program ignores the
  * variable.
  *
@@ -159,8 +159,13 @@ typedef void (*flw_sim_reset_function)(const flw_sim_config *config); /* flw_sim
  *   slow                         create and unmap take 3 ms of the virtual clock and of modelled_host_ns, and
  *                                wait for the device's work
  *   host-pageable                devices can read all memory that the process has mapped
- *   contents                     in worlds that no program configured, memory keeps written data and starts
- *                                with zeros: for programs that expect a real driver
+ *
+ * In worlds that no program configured:
+ *   contents, no-contents        memory keeps written data and starts with zeros, or has no contents. Default:
+ *                                contents if the library was loaded as libcuda.so.1, otherwise no-contents
+ *   devices=N, size=BYTES        number of devices; memory of each (K, M, G, T: powers of 1,024)
+ *   check                        the rule checker checks every access and prints its report to stderr when
+ *                                the process ends
  *
  * Returns 1. For an unknown name returns 0, changes nothing and writes a message of at most `bytes`,
  * terminator included (`message` may be NULL). dlsym reflects `old` at once. */
@@ -188,7 +193,8 @@ typedef size_t (*flw_sim_extents_function)(int device, flw_sim_extent *out,
  *  - sticky 2: and every later call of the entry point, until cleared */
 typedef int (*flw_sim_fail_function)(const char *entry, uint64_t n, int error,
                                      int sticky); /* flw_sim_fail */
-/** Return the number of calls of an entry point since the reset; NULL: of all entry points. */
+/** Return the number of calls of an entry point since the reset; NULL: of all entry points. Names of
+ *  libcuda that are not simulated count too. */
 typedef uint64_t (*flw_sim_calls_function)(const char *entry); /* flw_sim_call_count */
 /** Return a description of the i-th violation, with operations, streams, ranges and the broken rule; NULL
  *  if there is none. */

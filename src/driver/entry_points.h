@@ -73,8 +73,8 @@
     X(OPTIONAL, cuPointerGetAttribute, 4000, 0, (void *data, CUpointer_attribute attribute, CUdeviceptr pointer)) \
     X(REQUIRED, cuMemHostAlloc, 2020, 0, (void **pointer, size_t bytes, unsigned flags)) \
     X(REQUIRED, cuMemFreeHost, 2000, 0, (void *pointer)) \
-    X(OPTIONAL, cuMemHostRegister_v2, 2000, 0, (void *pointer, size_t bytes, unsigned flags)) \
-    X(OPTIONAL, cuMemHostUnregister, 2000, 0, (void *pointer)) \
+    X(OPTIONAL, cuMemHostRegister_v2, 6050, 0, (void *pointer, size_t bytes, unsigned flags)) \
+    X(OPTIONAL, cuMemHostUnregister, 4000, 0, (void *pointer)) \
     X(OPTIONAL, cuMemAddressReserve, 10020, 0, (CUdeviceptr *pointer, size_t bytes, size_t alignment, CUdeviceptr address, unsigned long long flags)) \
     X(OPTIONAL, cuMemAddressFree, 10020, 0, (CUdeviceptr pointer, size_t bytes)) \
     X(OPTIONAL, cuMemCreate, 10020, 0, (CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties, unsigned long long flags)) \
@@ -110,8 +110,8 @@
     X(OPTIONAL, cuModuleLoadData, 2000, 0, (CUmodule *module, const void *image)) \
     X(OPTIONAL, cuModuleUnload, 2000, 0, (CUmodule module)) \
     X(OPTIONAL, cuModuleGetFunction, 2000, 0, (CUfunction *function, CUmodule module, const char *name)) \
-    X(OPTIONAL, cuFuncGetName, 2000, 0, (const char **name, CUfunction function)) \
-    X(OPTIONAL, cuFuncGetParamInfo, 2000, 0, (CUfunction function, size_t index, size_t *offset, size_t *bytes)) \
+    X(OPTIONAL, cuFuncGetName, 12030, 0, (const char **name, CUfunction function)) \
+    X(OPTIONAL, cuFuncGetParamInfo, 12040, 0, (CUfunction function, size_t index, size_t *offset, size_t *bytes)) \
     X(OPTIONAL, cuLaunchKernel, 4000, 0, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters, void **extra)) \
     X(OPTIONAL, cuGraphInstantiateWithFlags, 11040, 0, (CUgraphExec *executable, CUgraph graph, unsigned long long flags)) \
     X(OPTIONAL, cuGraphLaunch, 10000, 0, (CUgraphExec executable, CUstream stream)) \

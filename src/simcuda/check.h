@@ -29,6 +29,8 @@ void flw_check_takes_away(uint64_t begin, uint64_t end, const char *by);
 void flw_check_forget(uint64_t begin, uint64_t end);
 void flw_check_finish(void);
 __attribute__((format(printf, 1, 2))) void flw_check_violation(const char *format, ...);
+/* Print the violations to stderr, or that there were none. */
+void flw_report_print(void);
 void flw_report_finish(void);
 /* Write " (region 'lse' + 16)" into text, or "". */
 void flw_check_describe(uint64_t address, char *text, size_t bytes);

@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "simcuda/check.h"
+#include "simcuda/forms.h"
 #include "simcuda/storage.h"
 
 FLW_SIM_EXPORT void flw_sim_reset(const flw_sim_config *config);
@@ -137,7 +138,7 @@ uint64_t flw_sim_call_count(const char *entry)
     uint64_t count = flw_world.call_count;
     if (entry != NULL) {
         unsigned index = flw_entry_find(entry);
-        count = index < FLW_ENTRY_COUNT ? flw_world.calls[index] : 0;
+        count = index < FLW_ENTRY_COUNT ? flw_world.calls[index] : flw_absent_calls(entry);
     }
     pthread_mutex_unlock(&flw_world.lock);
     return count;

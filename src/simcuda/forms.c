@@ -2,11 +2,15 @@
  *
  * Owns: per-thread twins (NULL means the calling thread's own default stream), other binary
  * interfaces and launches by other names: each calls the entry point that does the work. And
- * cuGetProcAddress: the exported name for a base name, a version and flags.
+ * cuGetProcAddress: the exported name for a base name, a version and flags. And the names of libcuda
+ * that are not simulated: they return NOT_SUPPORTED and are counted.
  * Does not: have rules of its own. */
 #include "simcuda/forms.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "simcuda/absent.h"
 
 #define FORWARD(symbol, since, before, parameters, call) \
     CUresult CUDAAPI symbol parameters                   \
@@ -44,6 +48,82 @@ CUresult CUDAAPI cuLaunchKernelEx_ptsz(const struct CUlaunchConfig_st *config, C
     return cuLaunchKernelEx(&changed, function, parameters, extra);
 }
 
+/* ---- names that are not simulated */
+
+enum {
+#define X(symbol, since, before) ABSENT_##symbol,
+    FLW_ABSENT(X)
+    FLW_ABSENT_NEWER(X)
+#undef X
+        ABSENT_COUNT
+};
+
+static struct {
+    const char *name;
+    uint64_t calls; /* since the reset; under the world's lock */
+} absent[] = {
+#define X(symbol, since, before) {#symbol, 0},
+    FLW_ABSENT(X) FLW_ABSENT_NEWER(X)
+#undef X
+};
+
+static CUresult refuse(unsigned index)
+{
+    FLW_FRAME(flw_call_enter(&call, FLW_ENTRY_COUNT, FLW_CALL_SILENT));
+    absent[index].calls++;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* The C names differ from the exported ones, which cuda.h declares with other types or renames. The
+ * arguments are not read. */
+#define X(symbol, since, before)                                            \
+    FLW_SIM_EXPORT CUresult CUDAAPI absent_##symbol(void) __asm__(#symbol); \
+    CUresult CUDAAPI absent_##symbol(void)                                  \
+    {                                                                       \
+        return refuse(ABSENT_##symbol);                                     \
+    }
+FLW_ABSENT(X)
+#undef X
+#define X(symbol, since, before)                                \
+    FLW_SIM_NEWER_AS(absent_##symbol, (void), __asm__(#symbol)) \
+    {                                                           \
+        return refuse(ABSENT_##symbol);                         \
+    }
+FLW_ABSENT_NEWER(X)
+#undef X
+
+uint64_t flw_absent_calls(const char *name)
+{
+    for (unsigned i = 0; i < ABSENT_COUNT; i++) {
+        if (strcmp(absent[i].name, name) == 0) {
+            return absent[i].calls;
+        }
+    }
+    return 0;
+}
+
+void flw_absent_forget(void)
+{
+    for (unsigned i = 0; i < ABSENT_COUNT; i++) {
+        absent[i].calls = 0;
+    }
+}
+
+void flw_absent_report(void)
+{
+    const char *begin = "simcuda: not simulated, returned CUDA_ERROR_NOT_SUPPORTED:";
+    for (unsigned i = 0; i < ABSENT_COUNT; i++) {
+        if (absent[i].calls != 0) {
+            fprintf(stderr, "%s %s (%llu)", begin, absent[i].name,
+                    (unsigned long long)absent[i].calls);
+            begin = ",";
+        }
+    }
+    if (*begin == ',') {
+        fputc('\n', stderr);
+    }
+}
+
 /* ---- lookup by name */
 
 struct point {
@@ -58,6 +138,9 @@ static const struct point entries[] = {
 #undef X
 #define X(symbol, since, before, ...) {#symbol, (void (*)(void))symbol, since, before},
         FLW_OTHER_FORMS(X)
+#undef X
+#define X(symbol, since, before) {#symbol, (void (*)(void))absent_##symbol, since, before},
+            FLW_ABSENT(X) FLW_ABSENT_NEWER(X)
 #undef X
 };
 

@@ -108,6 +108,12 @@ FLW_OWN_FORMS(X)
 FLW_FORWARDED_FORMS(X)
 #undef X
 
+/* Return the calls of a name that is not simulated; 0: none, or no such name. */
+uint64_t flw_absent_calls(const char *name);
+void flw_absent_forget(void);
+/* Print the names that were called to stderr, in one line. */
+void flw_absent_report(void);
+
 /* Return the stream that NULL means in a per-thread twin. */
 static inline CUstream flw_own_stream(CUstream stream)
 {

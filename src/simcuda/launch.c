@@ -286,7 +286,7 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *out, CUmodule module, const cha
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction handle)
+FLW_SIM_NEWER(cuFuncGetName, (const char **name, CUfunction handle))
 {
     FLW_CALL(cuFuncGetName, 0);
     struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
@@ -296,7 +296,7 @@ CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction handle)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, size_t *bytes)
+FLW_SIM_NEWER(cuFuncGetParamInfo, (CUfunction handle, size_t index, size_t *offset, size_t *bytes))
 {
     FLW_CALL(cuFuncGetParamInfo, 0);
     struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);

@@ -62,44 +62,46 @@ void flw_region_remove(struct flw_region *region)
     free(region);
 }
 
-unsigned char *flw_storage_content(uint64_t address, uint64_t *bytes, unsigned char **shadow)
+bool flw_storage_part(uint64_t address, uint64_t bytes, struct flw_part *part)
 {
     struct flw_region *region = flw_region_find(address);
     if (region == NULL) {
-        return NULL;
+        return false;
     }
     const struct flw_tree_node *node = &region->node;
-    const struct flw_physical *physical = region->physical;
+    struct flw_physical *physical = region->physical;
     if (region->kind == FLW_REGION_RESERVATION) {
         struct flw_mapping *mapping = flw_mapping_find(address);
         if (mapping == NULL) {
-            return NULL;
+            return false;
         }
         node = &mapping->node;
         physical = mapping->physical;
     }
-    *bytes = flw_min(*bytes, node->end - address);
     uint64_t offset = address - node->begin;
+    *part = (struct flw_part){
+        .physical = physical, .offset = offset, .bytes = flw_min(bytes, node->end - address)};
     if (region->host != NULL) {
-        return (unsigned char *)region->host + offset;
+        part->host = (unsigned char *)region->host + offset;
+        part->physical = NULL;
+        return true;
     }
-    if (physical == NULL || physical->content == NULL) {
-        return NULL;
-    }
-    if (physical->shadow != NULL && shadow != NULL) {
-        *shadow = physical->shadow + offset;
-    }
-    return physical->content + offset;
+    return physical != NULL && physical->content.at != NULL;
 }
 
 const unsigned char *flw_storage_to_read(uint64_t address, uint64_t *bytes)
 {
-    const unsigned char *content = flw_storage_content(address, bytes, NULL);
-    if (content == NULL && flw_profile_reads(address)) {
-        *bytes = flw_min(*bytes, FLW_PAGE - (address & (FLW_PAGE - 1)));
-        content = (const unsigned char *)(uintptr_t)address;
+    struct flw_part part;
+    if (flw_storage_part(address, *bytes, &part)) {
+        *bytes = part.bytes;
+        return part.host != NULL ? part.host
+                                 : flw_bytes_read(&part.physical->content, part.offset, bytes);
     }
-    return content;
+    if (!flw_profile_reads(address)) {
+        return NULL;
+    }
+    *bytes = flw_min(*bytes, FLW_PAGE - (address & (FLW_PAGE - 1)));
+    return (const unsigned char *)(uintptr_t)address;
 }
 
 bool flw_storage_read(void *to, uint64_t from, uint64_t bytes)
@@ -115,17 +117,59 @@ bool flw_storage_read(void *to, uint64_t from, uint64_t bytes)
     return true;
 }
 
+static void mark_part(const struct flw_part *part, unsigned char mark)
+{
+    if (part->physical != NULL && part->physical->shadow.at != NULL) {
+        flw_bytes_fill(&part->physical->shadow, part->offset, part->bytes, mark, 1);
+    }
+}
+
 void flw_storage_write(uint64_t to, const void *from, uint64_t bytes, unsigned char mark)
 {
-    for (uint64_t done = 0, part; done < bytes; done += part) {
-        part = bytes - done;
-        unsigned char *shadow = NULL, *content = flw_storage_content(to + done, &part, &shadow);
+    struct flw_part part;
+    for (uint64_t done = 0; done < bytes; done += part.bytes) {
+        if (!flw_storage_part(to + done, bytes - done, &part)) {
+            return;
+        }
+        unsigned char *content =
+            part.host != NULL ? part.host
+                              : flw_bytes_write(&part.physical->content, part.offset, part.bytes);
+        memcpy(content, (const unsigned char *)from + done, part.bytes);
+        mark_part(&part, mark);
+    }
+}
+
+void flw_storage_fill(uint64_t to, uint64_t bytes, uint32_t value, unsigned value_bytes,
+                      unsigned char mark)
+{
+    struct flw_part part;
+    for (uint64_t done = 0; done < bytes; done += part.bytes) {
+        if (!flw_storage_part(to + done, bytes - done, &part)) {
+            return;
+        }
+        struct flw_bytes host = {.at = part.host, .bytes = part.bytes};
+        flw_bytes_fill(part.host != NULL ? &host : &part.physical->content,
+                       part.host != NULL ? 0 : part.offset, part.bytes, value, value_bytes);
+        mark_part(&part, mark);
+    }
+}
+
+void flw_storage_copy(uint64_t to, uint64_t from, uint64_t bytes)
+{
+    struct flw_part part;
+    for (uint64_t done = 0, size; done < bytes; done += size) {
+        if (!flw_storage_part(to + done, bytes - done, &part)) {
+            return;
+        }
+        size = part.bytes;
+        const unsigned char *content = flw_storage_to_read(from + done, &size);
         if (content == NULL) {
             return;
         }
-        memcpy(content, (const unsigned char *)from + done, part);
-        if (shadow != NULL) {
-            memset(shadow, mark, part);
+        if (part.host != NULL) {
+            memmove(part.host, content, size);
+        } else {
+            flw_bytes_put(&part.physical->content, part.offset, content, size);
         }
     }
 }

@@ -4,6 +4,7 @@
  * README.md has the real drivers of each, with sources. */
 #include "simcuda/profile.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ FLW_SIM_EXPORT const char *flw_sim_played(void);
 
 static struct flw_profile chosen; /* for new worlds */
 static bool is_wrong;             /* the environment variable's names are invalid */
+static bool is_libcuda;           /* the library was loaded under the driver's own name */
 bool flw_profile_is_chosen_old;
 
 /* ---- names */
@@ -41,8 +43,8 @@ struct reader {
     size_t bytes;
 };
 
-static const char known[] =
-    "refusing[:CALL[@N][=ERROR]], no-fabric[@N], vgpu, old, slow, host-pageable, contents";
+static const char known[] = "refusing[:CALL[@N][=ERROR]], no-fabric[@N], vgpu, old, slow, "
+                            "host-pageable, contents, no-contents, check, devices=N, size=BYTES";
 
 static bool is_word(struct word word, const char *text)
 {
@@ -144,6 +146,28 @@ static bool read_refusal(const struct reader *reader, const struct item *item)
     return fits;
 }
 
+/* A number with a unit of K, M, G or T, from 1 to `most`. */
+static bool read_number(const struct reader *reader, struct word word, uint64_t most, uint64_t *out)
+{
+    static const char units[] = "KMGT";
+    char digits[24] = "", *end = digits;
+    if (word.length < sizeof digits && word.length > 0) {
+        memcpy(digits, word.begin, word.length);
+        *out = strtoull(digits, &end, 10);
+    }
+    const char *unit = *end != '\0' && end != digits ? strchr(units, *end) : NULL;
+    unsigned shift = unit != NULL ? 10 * (unsigned)(unit - units + 1) : 0;
+    if (digits[0] < '0' || digits[0] > '9' || end[unit != NULL] != '\0' || *out == 0 ||
+        *out > most >> shift) {
+        char sentence[96];
+        snprintf(sentence, sizeof sentence, "is no number from 1 to %llu, such as 2 or 24G",
+                 (unsigned long long)most);
+        return complain(reader, word, sentence);
+    }
+    *out <<= shift;
+    return true;
+}
+
 static bool read_item(const struct reader *reader, struct word word)
 {
     struct item item = take_apart(word);
@@ -153,6 +177,8 @@ static bool read_item(const struct reader *reader, struct word word)
                   : is_word(item.name, "slow")          ? &profile->is_slow
                   : is_word(item.name, "host-pageable") ? &profile->reads_host
                   : is_word(item.name, "contents")      ? &profile->has_contents
+                  : is_word(item.name, "no-contents")   ? &profile->has_no_contents
+                  : is_word(item.name, "check")         ? &profile->is_checked
                                                         : NULL;
     if (is_word(item.name, "refusing")) {
         return read_refusal(reader, &item);
@@ -160,8 +186,17 @@ static bool read_item(const struct reader *reader, struct word word)
     if (is_word(item.name, "no-fabric") && item.call.begin == NULL && item.error.begin == NULL) {
         return read_from(reader, item.from, &profile->no_fabric_from);
     }
+    if (is_word(item.name, "size") && item.from.begin == NULL && item.call.begin == NULL) {
+        return read_number(reader, item.error, 1ull << 40, &profile->device_bytes);
+    }
+    if (is_word(item.name, "devices") && item.from.begin == NULL && item.call.begin == NULL) {
+        uint64_t count = 0;
+        bool is_right = read_number(reader, item.error, FLW_DEVICE_MAX, &count);
+        profile->device_count = (int)count;
+        return is_right;
+    }
     if (trait == NULL || item.name.length != word.length) {
-        char sentence[160];
+        char sentence[256];
         snprintf(sentence, sizeof sentence, "is no profile of a driver; there are: %s", known);
         return complain(reader, word, sentence);
     }
@@ -197,6 +232,8 @@ __attribute__((constructor)) static void choose_by_environment(void)
 {
     char message[FLW_PROFILE_BYTES * 2];
     const char *names = secure_getenv(VARIABLE);
+    Dl_info self;
+    is_libcuda = dladdr(&flw_world, &self) != 0 && strstr(self.dli_fname, "/libcuda.so") != NULL;
     is_wrong = !read_names(names, &chosen, message, sizeof message);
     if (is_wrong) {
         chosen = (struct flw_profile){0};
@@ -237,6 +274,20 @@ bool flw_profile_is_wrong(void)
 
 #define VERSION_OLD 12000
 
+static void apply_to_default(const struct flw_profile *profile, struct flw_sim_config *config)
+{
+    if (profile->has_contents || (is_libcuda && !profile->has_no_contents)) {
+        config->backed = 1;
+        config->mild |=
+            FLW_SIM_MILD_GARBAGE; /* memory that was never written uses no host memory */
+    }
+    config->check |= profile->is_checked;
+    config->device_bytes =
+        profile->device_bytes != 0 ? profile->device_bytes : config->device_bytes;
+    config->device_count =
+        profile->device_count != 0 ? profile->device_count : config->device_count;
+}
+
 void flw_profile_begin(bool is_default)
 {
     struct flw_world *w = &flw_world;
@@ -251,9 +302,8 @@ void flw_profile_begin(bool is_default)
             w->config.driver_version = VERSION_OLD;
         }
     }
-    if (profile->has_contents && is_default) {
-        w->config.backed = 1;
-        w->config.mild |= FLW_SIM_MILD_GARBAGE; /* an untouched page costs no host memory */
+    if (is_default) {
+        apply_to_default(profile, &w->config);
     }
     for (unsigned i = 0; i < profile->refusal_count; i++) {
         const struct flw_refusal *refusal = &profile->refusal[i];

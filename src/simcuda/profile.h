@@ -22,11 +22,15 @@ struct flw_refusal {
 };
 
 struct flw_profile {
-    bool is_vgpu;      /* no virtual memory management, no managed memory, no IPC, no RDMA */
-    bool is_old;       /* 12.0: without later entry points */
-    bool is_slow;      /* cuMemCreate and cuMemUnmap take time and wait for the device */
-    bool reads_host;   /* a device can read all memory that the process has mapped */
-    bool has_contents; /* memory of a world that no program configured has contents */
+    bool is_vgpu;    /* no virtual memory management, no managed memory, no IPC, no RDMA */
+    bool is_old;     /* 12.0: without later entry points */
+    bool is_slow;    /* cuMemCreate and cuMemUnmap take time and wait for the device */
+    bool reads_host; /* a device can read all memory that the process has mapped */
+    /* for worlds that no program configured */
+    bool has_contents, has_no_contents;
+    bool is_checked;       /* by the rule checker, which prints a report at the end */
+    uint64_t device_bytes; /* 0: the default */
+    int device_count;      /* 0: the default */
     uint64_t
         no_fabric_from; /* the n-th and later handles for fabric are not permitted; 0: all are */
     unsigned refusal_count;
@@ -58,7 +62,9 @@ extern __attribute__((visibility("hidden"))) bool flw_profile_is_chosen_old;
 /* Define an entry point that an old driver lacks: dlsym then returns NULL while the profile is
  * chosen. The following code defines `symbol` under the name symbol##_since. The resolver runs in
  * the loader, which must not call a sanitizer. */
-#define FLW_SIM_NEWER(symbol, parameters)                                                  \
+#define FLW_SIM_NEWER(symbol, parameters) FLW_SIM_NEWER_AS(symbol, parameters, )
+/* The same with the exported name in `label`, __asm__("..."). */
+#define FLW_SIM_NEWER_AS(symbol, parameters, label)                                        \
     static CUresult symbol##_since parameters;                                             \
     typedef CUresult symbol##_type parameters;                                             \
     __attribute__((used, no_sanitize("address"), no_sanitize("thread"),                    \
@@ -66,7 +72,8 @@ extern __attribute__((visibility("hidden"))) bool flw_profile_is_chosen_old;
     {                                                                                      \
         return flw_profile_is_chosen_old ? NULL : symbol##_since;                          \
     }                                                                                      \
-    CUresult CUDAAPI symbol parameters __attribute__((ifunc("resolve_" #symbol)));         \
+    __attribute__((visibility("default"))) CUresult CUDAAPI symbol parameters label        \
+        __attribute__((ifunc("resolve_" #symbol)));                                        \
     static CUresult symbol##_since parameters
 
 #endif

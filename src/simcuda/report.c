@@ -42,6 +42,22 @@ void flw_check_violation(const char *format, ...)
     memcpy(w->violation[w->violation_kept_count++], text, length);
 }
 
+#define PRINTED_MAX 20u
+
+void flw_report_print(void)
+{
+    const struct flw_world *w = &flw_world;
+    if (!w->is_initialised) {
+        return; /* the process did not use CUDA */
+    }
+    fprintf(stderr, "simcuda: rule checker: %llu violations in %llu calls%s\n",
+            (unsigned long long)w->violation_count, (unsigned long long)w->call_count,
+            w->violation_count > PRINTED_MAX ? "; the first are:" : "");
+    for (uint64_t i = 0; i < w->violation_kept_count && i < PRINTED_MAX; i++) {
+        fprintf(stderr, "simcuda:   %s\n", w->violation[i]);
+    }
+}
+
 static void drop_name(struct name *name)
 {
     flw_tree_remove(&flw_world.names, &name->node);

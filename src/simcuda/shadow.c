@@ -5,82 +5,71 @@
 #include "simcuda/shadow.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
-#include "base/bits.h"
 #include "simcuda/check.h"
 
-bool flw_shadow_make(struct flw_physical *physical)
+/* Find the part at the address; false as flw_storage_part, or the part has no shadow. */
+static bool shadow_part(uint64_t address, uint64_t bytes, struct flw_part *part)
 {
-    void *shadow = mmap(NULL, physical->bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (shadow == MAP_FAILED) {
-        return false;
-    }
-    physical->shadow = shadow; /* zero: FLW_SHADOW_UNWRITTEN */
-    return true;
-}
-
-void flw_shadow_end(struct flw_physical *physical)
-{
-    if (physical->shadow != NULL) {
-        munmap(physical->shadow, physical->bytes);
-        physical->shadow = NULL;
-    }
+    return flw_storage_part(address, bytes, part) && part->physical != NULL &&
+           part->physical->shadow.at != NULL;
 }
 
 void flw_shadow_set(uint64_t address, uint64_t bytes, unsigned char value)
 {
-    while (bytes > 0) {
-        uint64_t part = bytes;
-        unsigned char *shadow = NULL;
-        if (flw_storage_content(address, &part, &shadow) == NULL) {
-            return;
+    struct flw_part part;
+    for (uint64_t done = 0; done < bytes && flw_storage_part(address + done, bytes - done, &part);
+         done += part.bytes) {
+        if (part.physical != NULL && part.physical->shadow.at != NULL) {
+            flw_bytes_fill(&part.physical->shadow, part.offset, part.bytes, value, 1);
         }
-        if (shadow != NULL) {
-            memset(shadow, value, part);
-        }
-        address += part;
-        bytes -= part;
     }
 }
 
 uint64_t flw_shadow_search(uint64_t address, uint64_t bytes, unsigned char value)
 {
-    uint64_t offset = 0;
-    while (offset < bytes) {
-        uint64_t part = bytes - offset;
-        unsigned char *shadow = NULL;
-        if (flw_storage_content(address + offset, &part, &shadow) == NULL) {
+    struct flw_part part;
+    for (uint64_t done = 0, size; done < bytes; done += size) {
+        if (!flw_storage_part(address + done, bytes - done, &part)) {
             return bytes;
         }
-        const unsigned char *hit = shadow != NULL ? memchr(shadow, value, part) : NULL;
-        if (hit != NULL) {
-            return offset + (uint64_t)(hit - shadow);
+        size = part.bytes;
+        if (part.physical == NULL || part.physical->shadow.at == NULL) {
+            continue;
         }
-        offset += part;
+        const unsigned char *shadow = flw_bytes_read(&part.physical->shadow, part.offset, &size);
+        const unsigned char *hit =
+            memchr(shadow, value, flw_bytes_is_uniform(shadow) ? 1 : (size_t)size);
+        if (hit != NULL) {
+            return done + (uint64_t)(hit - shadow);
+        }
     }
     return bytes;
 }
 
+/* The shadow of memory without one is FLW_SHADOW_HOST. */
 void flw_shadow_copy(uint64_t to, uint64_t from, uint64_t bytes)
 {
-    while (bytes > 0) {
-        uint64_t part = bytes;
-        unsigned char *shadow_to = NULL;
-        unsigned char *shadow_from = NULL;
-        if (flw_storage_content(to, &part, &shadow_to) == NULL ||
-            (flw_storage_content(from, &part, &shadow_from) == NULL &&
-             flw_storage_to_read(from, &part) == NULL)) {
+    struct flw_part part, source;
+    for (uint64_t done = 0, size; done < bytes; done += size) {
+        if (!flw_storage_part(to + done, bytes - done, &part)) {
             return;
         }
-        if (shadow_to != NULL && shadow_from != NULL) {
-            memmove(shadow_to, shadow_from, part);
-        } else if (shadow_to != NULL) {
-            memset(shadow_to, FLW_SHADOW_HOST, part);
+        size = part.bytes;
+        bool has_shadow = shadow_part(from + done, size, &source);
+        if (!has_shadow && flw_storage_to_read(from + done, &size) == NULL) {
+            return;
         }
-        to += part;
-        from += part;
-        bytes -= part;
+        if (part.physical == NULL || part.physical->shadow.at == NULL) {
+            continue;
+        }
+        if (has_shadow) {
+            size = source.bytes;
+            const unsigned char *shadow =
+                flw_bytes_read(&source.physical->shadow, source.offset, &size);
+            flw_bytes_put(&part.physical->shadow, part.offset, shadow, size);
+        } else {
+            flw_bytes_fill(&part.physical->shadow, part.offset, size, FLW_SHADOW_HOST, 1);
+        }
     }
 }

@@ -12,8 +12,6 @@
 #define FLW_SHADOW_HOST      254 /* written by the host or another process */
 #define FLW_SHADOW_RED       255 /* padding behind an allocation */
 
-bool flw_shadow_make(struct flw_physical *physical);
-void flw_shadow_end(struct flw_physical *physical);
 void flw_shadow_set(uint64_t address, uint64_t bytes, unsigned char value);
 static inline unsigned char flw_shadow_mark(uint64_t sequence)
 {

@@ -475,9 +475,9 @@ static struct flw_physical *adopt(int file, uint64_t bytes, CUmemAllocationHandl
             free(physical);
             return NULL;
         }
-        physical->content = content;
-        if (flw_check_is_on() && flw_shadow_make(physical)) {
-            memset(physical->shadow, FLW_SHADOW_HOST, bytes);
+        physical->content = (struct flw_bytes){.at = content, .bytes = bytes};
+        if (flw_check_is_on() && flw_bytes_make(&physical->shadow, bytes)) {
+            flw_bytes_fill(&physical->shadow, 0, bytes, FLW_SHADOW_HOST, 1);
         }
     }
     physical->next = flw_world.physicals;

@@ -47,34 +47,6 @@ void flw_work_finish(struct flw_work *work)
     }
 }
 
-static void fill(const struct flw_work *work, uint64_t sequence)
-{
-    uint64_t address = work->to;
-    uint64_t left = work->bytes;
-    unsigned char pattern[4];
-    memcpy(pattern, &work->value, sizeof pattern);
-    while (left > 0) {
-        uint64_t part = left;
-        unsigned char *shadow = NULL;
-        unsigned char *content = flw_storage_content(address, &part, &shadow);
-        if (content == NULL) {
-            return;
-        }
-        if (work->value_bytes == 1) {
-            memset(content, pattern[0], part);
-        } else {
-            for (uint64_t i = 0; i < part; i++) {
-                content[i] = pattern[(address + i - work->to) % work->value_bytes];
-            }
-        }
-        if (shadow != NULL) {
-            memset(shadow, flw_shadow_mark(sequence), part);
-        }
-        address += part;
-        left -= part;
-    }
-}
-
 static void copy_to_host(const struct flw_work *work)
 {
     if (flw_storage_read(work->host_to, work->from, work->bytes) && flw_check_is_on()) {
@@ -91,35 +63,22 @@ static void copy_to_host(const struct flw_work *work)
     }
 }
 
-/* Unwritten bytes may be copied; the copy is then as unwritten as the source. */
-static void copy_within(const struct flw_work *work)
-{
-    for (uint64_t done = 0; done < work->bytes;) {
-        uint64_t part = work->bytes - done;
-        unsigned char *to = flw_storage_content(work->to + done, &part, NULL);
-        const unsigned char *from = flw_storage_to_read(work->from + done, &part);
-        if (to == NULL || from == NULL) {
-            return;
-        }
-        memmove(to, from, part);
-        done += part;
-    }
-    flw_shadow_copy(work->to, work->from, work->bytes);
-}
-
 static void move_bytes(const struct flw_work *work, uint64_t sequence)
 {
     if (!flw_world.config.backed) {
         return;
     }
     if (work->kind == FLW_WORK_MEMSET) {
-        fill(work, sequence);
+        flw_storage_fill(work->to, work->bytes, work->value, work->value_bytes,
+                         flw_shadow_mark(sequence));
     } else if (work->host_from != NULL) {
         flw_storage_write(work->to, work->host_from, work->bytes, flw_shadow_mark(sequence));
     } else if (work->host_to != NULL) {
         copy_to_host(work);
     } else {
-        copy_within(work);
+        /* Unwritten bytes may be copied; the copy is then as unwritten as the source. */
+        flw_storage_copy(work->to, work->from, work->bytes);
+        flw_shadow_copy(work->to, work->from, work->bytes);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "simcuda/check.h"
+#include "simcuda/forms.h"
 #include "simcuda/host.h"
 #include "simcuda/launch.h"
 #include "simcuda/order.h"
@@ -115,11 +116,11 @@ static void begin_world(const struct flw_sim_config *config)
     for (unsigned i = 0; i < sizeof table / sizeof table[0]; i++) {
         flw_table_init(table[i], i, keeps);
     }
+    flw_space_init(&w->space, flw_world_is_mild(FLW_SIM_MILD_ADDRESS_REUSE));
+    flw_profile_begin(config == NULL);
     for (int i = 0; i < w->config.device_count; i++) {
         w->device[i] = (struct flw_device){.ordinal = i};
     }
-    flw_space_init(&w->space, flw_world_is_mild(FLW_SIM_MILD_ADDRESS_REUSE));
-    flw_profile_begin(config == NULL);
     w->random = w->config.seed * 0x9e3779b97f4a7c15ull + 0x2545f4914f6cdd1dull;
     w->generation++;
     w->is_ready = true;
@@ -164,6 +165,7 @@ void flw_world_reset(const struct flw_sim_config *config)
         end_world();
     }
     clear_world();
+    flw_absent_forget();
     begin_world(config);
 }
 
@@ -240,7 +242,11 @@ __attribute__((destructor)) static void leave_process(void)
         pthread_key_delete(thread_key);
     }
     pthread_mutex_lock(&flw_world.lock);
+    flw_absent_report();
     if (flw_world.is_ready) {
+        if (flw_world.profile.is_checked) {
+            flw_report_print();
+        }
         end_world();
         flw_world.is_ready = false;
     }

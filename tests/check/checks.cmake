@@ -6,6 +6,12 @@ set_tests_properties(check.cuda_abi PROPERTIES LABELS check TIMEOUT 240 SKIP_RET
 add_test(NAME check.answers COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/answers.sh ${PROJECT_SOURCE_DIR}
   "${FALLOW_CUDA_INCLUDE}")
 set_tests_properties(check.answers PROPERTIES LABELS check SKIP_RETURN_CODE 77)
+find_package(Python3 COMPONENTS Interpreter QUIET)
+if(Python3_FOUND AND TARGET simcuda-libcuda)
+  add_test(NAME check.driver_names COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/driver_names.py
+    ${PROJECT_SOURCE_DIR} "${FALLOW_CUDA_INCLUDE}" $<TARGET_FILE:simcuda-libcuda>)
+  set_tests_properties(check.driver_names PROPERTIES LABELS check SKIP_RETURN_CODE 77)
+endif()
 add_test(NAME check.layers COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers.sh ${PROJECT_SOURCE_DIR})
 add_test(NAME check.layers_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers_test.sh
   ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/layers_tree)

@@ -562,7 +562,25 @@ static void calls_before_init_are_refused(struct bed *b)
     OK(b->cu->cuDeviceGetCount(&count));
 }
 
+static void a_name_without_a_model_is_refused_and_counted(struct bed *b)
+{
+    CUresult (*create)(CUarray *, const void *) = NULL;
+    void *exported = flw_driver_entry(b->cu, "cuArrayCreate_v2"), *found = NULL, *earlier = NULL;
+    CUarray array = NULL;
+    uint64_t before = b->sim.call_count("cuArrayCreate_v2");
+    if (!THAT(exported != NULL)) {
+        return;
+    }
+    memcpy(&create, &exported, sizeof exported);
+    IS(CUDA_ERROR_NOT_SUPPORTED, create(&array, NULL));
+    THAT(b->sim.call_count("cuArrayCreate_v2") == before + 1 && array == NULL);
+    OK(b->cu->cuGetProcAddress_v2("cuArrayCreate", &found, 3020, 0, NULL));
+    OK(b->cu->cuGetProcAddress_v2("cuArrayCreate", &earlier, 3010, 0, NULL));
+    THAT(found == exported && earlier != exported);
+}
+
 static const struct conformance_case cases[] = {
+    OURS(a_name_without_a_model_is_refused_and_counted),
     OURS(destroyed_handles_are_handed_out_again),
     OURS(mild_handles_are_not),
     OURS(released_addresses_are_handed_out_again),

@@ -287,7 +287,7 @@ TEST(launches_are_the_drivers_own_but_under_an_audit)
 
 TEST(a_name_that_the_driver_lacks_is_not_found)
 {
-    run_both((const char *[]){CLIENT, "vain", NULL}, DRIVER_FOLDER);
+    run_both((const char *[]){CLIENT, "vain", NULL}, REENTRANT_FOLDER);
     assert_non_null(strstr(hooked.out, "known 1\nan error 0\nunknown 0\nan error 1\n"));
     assert_null(strstr(hooked.out, "unknown 1"));
 }

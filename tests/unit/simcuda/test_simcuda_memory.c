@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -174,6 +175,128 @@ TEST(the_profile_gives_contents_to_default_worlds_alone)
         ASSERT_OK(sim.cu.cuMemcpyDtoH_v2(bytes, at, sizeof bytes));
         assert_int_equal(bytes[0], is_own ? 1 : 0x5a);
         assert_int_equal(bytes[1], is_own ? 1 : 0);
+    }
+    assert_int_equal(sim.play(NULL, NULL, 0), 1);
+}
+
+#define SPARSE_BYTES (64ull << 30)
+#define SPARSE_PLACE 65536u
+
+/* Fill, copy and write a random range of two allocations of 640 KiB, and of the model of both. */
+static void change(uint64_t random, const CUdeviceptr at[2], unsigned char *model[2])
+{
+    static const unsigned units[] = {1, 2, 4};
+    uint64_t limit = 10 * SPARSE_PLACE, unit = units[random % 3],
+             from = (random >> 8) % limit & ~3u, to = (random >> 20) % limit & ~3u,
+             bytes = (random >> 32) % (limit - (from > to ? from : to));
+    unsigned value = (unsigned)(random >> 40) & 0xff;
+    unsigned which = (unsigned)(random >> 7) & 1;
+    if (random >> 60 < 6) { /* whole steps */
+        from -= from % SPARSE_PLACE;
+        to -= to % SPARSE_PLACE;
+        bytes -= bytes % SPARSE_PLACE;
+    }
+    bytes &= ~3ull;
+    switch (random >> 4 & 3) {
+    case 0:
+        ASSERT_OK(sim.cu.cuMemcpyHtoD_v2(at[which] + to, model[!which] + from, bytes));
+        memcpy(model[which] + to, model[!which] + from, bytes);
+        break;
+    case 1:
+        ASSERT_OK(sim.cu.cuMemcpyDtoDAsync_v2(at[which] + to, at[!which] + from, bytes, NULL));
+        memcpy(model[which] + to, model[!which] + from, bytes);
+        break;
+    default:
+        if (unit == 4) {
+            ASSERT_OK(sim.cu.cuMemsetD32Async(at[which] + to, value << 9, bytes / 4, NULL));
+        } else {
+            ASSERT_OK(sim.cu.cuMemsetD8Async(at[which] + to, (unsigned char)value, bytes, NULL));
+        }
+        for (uint64_t i = 0; i < bytes; i++) {
+            model[which][to + i] = (unsigned char)(unit == 4 ? value << 9 >> (i % 4 * 8) : value);
+        }
+    }
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long long all = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%llu %llu", &all, &resident), 2);
+    fclose(file);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void begin_sparse(uint64_t seed)
+{
+    flw_sim_config config = flw_sim_config_default(seed);
+    config.backed = 1;
+    config.check = 1;
+    config.mild = FLW_SIM_MILD_GARBAGE;
+    flw_sim_begin(&sim, &config);
+}
+
+TEST(sparse_contents_are_those_of_a_plain_array)
+{
+    static unsigned char plain[2][10 * SPARSE_PLACE], back[10 * SPARSE_PLACE];
+    unsigned char *model[2] = {plain[0], plain[1]};
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        CUdeviceptr at[2];
+        uint64_t random = seed * 0x9e3779b97f4a7c15ull;
+        begin_sparse(seed);
+        memset(plain, 0, sizeof plain);
+        ASSERT_OK(sim.cu.cuMemAlloc_v2(&at[0], sizeof plain[0]));
+        ASSERT_OK(sim.cu.cuMemAlloc_v2(&at[1], sizeof plain[1]));
+        for (unsigned i = 0; i < 40; i++) {
+            random = (random ^ random >> 29) * 0xbf58476d1ce4e5b9ull;
+            change(random, at, model);
+        }
+        for (unsigned i = 0; i < 2; i++) {
+            ASSERT_OK(sim.cu.cuMemcpyDtoH_v2(back, at[i], sizeof back));
+            assert_memory_equal(back, plain[i], sizeof back);
+        }
+    }
+}
+
+/* With and without the rule checker's state of each byte. */
+TEST(a_large_fill_uses_little_host_memory)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    skip(); /* the sanitizer's own memory counts too */
+#endif
+    CUdeviceptr at, other;
+    unsigned char tail[8];
+    begin_sparse(1);
+    uint64_t before = resident_bytes();
+    ASSERT_OK(sim.cu.cuMemAlloc_v2(&at, SPARSE_BYTES / 2));
+    ASSERT_OK(sim.cu.cuMemAlloc_v2(&other, SPARSE_BYTES / 2));
+    ASSERT_OK(sim.cu.cuMemsetD8_v2(at, 0x5a, SPARSE_BYTES / 2));
+    ASSERT_OK(sim.cu.cuMemcpyDtoDAsync_v2(other, at, SPARSE_BYTES / 2, NULL));
+    ASSERT_OK(sim.cu.cuMemcpyDtoH_v2(tail, other + SPARSE_BYTES / 2 - sizeof tail, sizeof tail));
+    assert_int_equal(tail[0], 0x5a);
+    assert_int_equal(tail[7], 0x5a);
+    assert_true(resident_bytes() < before + (128u << 20));
+    assert_int_equal(violations(), 0);
+}
+
+TEST(the_variable_sets_devices_and_their_size)
+{
+    size_t bytes = 0;
+    int count = 0;
+    char message[256];
+    assert_int_equal(sim.play("devices=3,size=24G,check,contents", message, sizeof message), 1);
+    flw_sim_begin(&sim, NULL);
+    ASSERT_OK(sim.cu.cuDeviceGetCount(&count));
+    ASSERT_OK(sim.cu.cuDeviceTotalMem_v2(&bytes, 2));
+    assert_int_equal(count, 3);
+    assert_int_equal(bytes, 24ull << 30);
+    static const char *const wrong[] = {"devices=0", "devices=17",  "size=G", "size=2X",
+                                        "size",      "devices=2@1", "check=1"};
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        message[0] = '\0';
+        assert_int_equal(sim.play(wrong[i], message, sizeof message), 0);
+        assert_true(message[0] == '\'');
     }
     assert_int_equal(sim.play(NULL, NULL, 0), 1);
 }
