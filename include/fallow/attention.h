@@ -30,13 +30,13 @@ typedef struct fallow_cu_seqlens_params {
                                      is exclusive or rows is 1, and the types are equal */
     const int32_t *delta; /**< [1], added to each valid length; NULL = 0 */
     const int32_t *valid_count; /**< [1]; NULL = batch */
-    void *cu_seqlens;           /**< out [rows, batch + 1], exclusive: [rows, batch]; cu_dtype */
-    void *total;                /**< out [rows] cu_dtype; NULL = not wanted */
-    int32_t *max_length;        /**< out [rows]; NULL = not wanted */
-    int32_t *flags;             /**< in/out [1]; NULL = not wanted */
-    int32_t batch;              /**< 0 to 65,536 */
-    int32_t rows;               /**< 1 to 65,535; 0 = 1 */
-    int32_t round_to;           /**< >= 1; 0 = 1 */
+    void *cu_seqlens;    /**< out [rows, batch + 1], with `exclusive` [rows, batch]; cu_dtype */
+    void *total;         /**< out [rows] cu_dtype; NULL = not wanted */
+    int32_t *max_length; /**< out [rows]; NULL = not wanted */
+    int32_t *flags;      /**< in/out [1]; NULL = not wanted */
+    int32_t batch;       /**< 0 to 65,536 */
+    int32_t rows;        /**< 1 to 65,535; 0 = 1 */
+    int32_t round_to;    /**< >= 1; 0 = 1 */
     fallow_dtype lengths_dtype; /**< I32, I64 */
     fallow_dtype cu_dtype;      /**< I32, I64 */
     uint8_t exclusive;          /**< 1: y[batch] is left out */
@@ -94,7 +94,7 @@ typedef struct fallow_page_table_params {
     const int32_t *req_to_token; /**< [request_rows, stride], token slots; those of one page are
                                      contiguous from a multiple of page_size on */
     const int32_t *full_to_swa;  /**< [swa_count], slot to slot; NULL = none */
-    int32_t *page_table;         /**< out [batch, cols], rows ld apart */
+    int32_t *page_table;         /**< out [batch, cols], row stride ld */
     int32_t *cache_seqlens;      /**< out [batch]; NULL = not wanted */
     int32_t *cu_k;               /**< out [batch + 1]; NULL = not wanted */
     int32_t *max_length;         /**< out [1]; NULL = not wanted */
@@ -153,17 +153,17 @@ typedef struct fallow_verify_pages_params {
     const int32_t *valid_count;  /**< [1], of the batch; NULL = batch */
     const void *requests;        /**< [batch] requests_dtype, rows of req_to_token */
     const int32_t *req_to_token; /**< [request_rows, stride], token slots */
-    const uint8_t *mask;         /**< [batch * D, D] */
-    int32_t *page_table;         /**< out [batch * D, D], rows ld apart */
-    int32_t *cache_seqlens;      /**< out [batch * D]; NULL = not wanted */
-    int32_t *cu_k;               /**< out [batch * D + 1]; NULL = not wanted */
+    const uint8_t *mask;         /**< [batch * draft_tokens, draft_tokens] */
+    int32_t *page_table;         /**< out [batch * draft_tokens, draft_tokens], row stride ld */
+    int32_t *cache_seqlens;      /**< out [batch * draft_tokens]; NULL = not wanted */
+    int32_t *cu_k;               /**< out [batch * draft_tokens + 1]; NULL = not wanted */
     int32_t *max_length;         /**< out [1]; NULL = not wanted */
     int32_t *flags;              /**< in/out [1]; NULL = not wanted */
     int64_t request_rows;        /**< 1 to 2^31-1 */
     int64_t stride;              /**< of req_to_token's rows; 1 to 2^31-1 */
-    int64_t ld;                  /**< of page_table's rows, >= D; 0 = D */
-    int32_t batch;               /**< 0 to 65,536; batch * D: to 2^20 */
-    int32_t draft_tokens;        /**< D; 1 to 1,024 */
+    int64_t ld;                  /**< of page_table's rows, >= draft_tokens; 0 = draft_tokens */
+    int32_t batch;               /**< 0 to 65,536; batch * draft_tokens: to 2^20 */
+    int32_t draft_tokens;        /**< 1 to 1,024 */
     int32_t fill;                /**< a page that may be read */
     int32_t pad_len;             /**< of pads: 0 or 1 */
     fallow_dtype lengths_dtype;  /**< I32, I64 */
@@ -208,14 +208,14 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_verify_pages(
 typedef struct fallow_concat_pages_params {
     size_t struct_size;           /**< set by fallow_concat_pages_params_init; no input may alias an
                                        output */
-    const int32_t *first;         /**< [batch, first_cols], rows first_ld apart; NULL if first_cols
+    const int32_t *first;         /**< [batch, first_cols], row stride first_ld; NULL if first_cols
                                        is 0 */
     const int32_t *first_lengths; /**< [batch]; NULL if first_cols is 0 */
-    const void *second; /**< [batch * repeat, second_cols] second_dtype, rows second_ld apart;
+    const void *second; /**< [batch * repeat, second_cols] second_dtype, row stride second_ld;
                                        NULL if second_cols is 0 */
     const int32_t *second_lengths; /**< [batch * repeat]; NULL = second_cols */
     const int32_t *valid_count;    /**< [1], of the batch; NULL = batch */
-    int32_t *page_table;           /**< out [batch * repeat, cols], rows ld apart */
+    int32_t *page_table;           /**< out [batch * repeat, cols], row stride ld */
     int32_t *cache_seqlens;        /**< out [batch * repeat]; NULL = not wanted */
     int32_t *cu_k;                 /**< out [batch * repeat + 1]; NULL = not wanted */
     int32_t *max_length;           /**< out [1]; NULL = not wanted */
@@ -322,14 +322,16 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_kv_indices(
 typedef struct fallow_merge_states_params {
     size_t struct_size; /**< set by fallow_merge_states_params_init */
     const void *a;      /**< [tokens, heads, width], row stride a_stride; dtype. The prefix */
-    const void *b;      /**< the same, b_stride. The suffix */
-    const float *a_lse; /**< [heads, tokens], with `lse_by_token` [tokens, heads]; row stride
+    const void *b;      /**< [tokens, heads, width], row stride b_stride; dtype. The suffix */
+    const float *a_lse; /**< [heads, tokens], with `lse_by_token` [tokens, heads], row stride
                                          a_lse_stride */
-    const float *b_lse; /**< the same, b_lse_stride */
+    const float *b_lse; /**< [heads, tokens], with `lse_by_token` [tokens, heads], row stride
+                                         b_lse_stride */
     void *out;          /**< out [tokens, heads, width], row stride out_stride; out_dtype. May alias
                                          a or b exactly if strides and types are equal */
-    float *out_lse;     /**< out, as a_lse, out_lse_stride; may alias a_lse or b_lse exactly if the
-                                         strides are equal. NULL = not wanted */
+    float *out_lse;     /**< out [heads, tokens], with `lse_by_token` [tokens, heads], row stride
+                                         out_lse_stride; may alias a_lse or b_lse exactly if the strides
+                                         are equal. NULL = not wanted */
     const int32_t *context_tokens; /**< [1], clamped to [0, tokens]; NULL = tokens */
     const float *out_scale;        /**< [1], E4M3 only; NULL = 1 */
     int64_t tokens;                /**< tokens x heads: 0 to 2^31 - 1 */
@@ -344,7 +346,7 @@ typedef struct fallow_merge_states_params {
     int32_t width;          /**< 1 to 2^20; 16 bytes at a time where rows are multiples of 16 bytes
                                  (E4M3: of 16 elements) */
     fallow_dtype dtype;     /**< F16, BF16, F32 */
-    fallow_dtype out_dtype; /**< dtype, or E4M3 */
+    fallow_dtype out_dtype; /**< dtype (or 0), or E4M3 */
     uint8_t lse_by_token;   /**< 1: the LSE are [tokens, heads] */
     uint8_t is_base_2;      /**< 1: the LSE are logarithms to base 2 */
     uint8_t keeps_a;        /**< 1: where neither side has keys the row is a copy of a */
@@ -378,7 +380,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_merge_states(
  */
 typedef struct fallow_neutral_rows_params {
     size_t struct_size; /**< set by fallow_neutral_rows_params_init */
-    void *rows;         /**< in/out [tokens, heads, width], from a head to the next `stride`; dtype.
+    void *rows;         /**< in/out [tokens, heads, width], row stride `stride`; dtype.
                      NULL = only the LSE */
     float *lse;         /**< in/out [heads, tokens], with `lse_by_token` [tokens, heads], row stride
                      lse_stride. NULL = only the rows */
@@ -388,7 +390,7 @@ typedef struct fallow_neutral_rows_params {
                                      both at most */
     const int32_t *valid_count; /**< [1]; NULL = batch */
     int64_t tokens;             /**< 0 to 2^31 - 9 */
-    int64_t stride;             /**< elements; 0 = width */
+    int64_t stride;             /**< from a head to the next, elements; 0 = width */
     int64_t lse_stride;         /**< elements; 0 = tokens, with `lse_by_token` heads */
     int32_t heads;              /**< 1 to 65,536 */
     int32_t width;              /**< 1 to 2^20 */
@@ -552,7 +554,7 @@ typedef struct fallow_local_attention_params {
     const int32_t *cu_seqlens_q; /**< [batch + 1]; only differences count */
     const int32_t *lengths; /**< [batch], keys of each request, including those of its queries */
     const int32_t *valid_count; /**< [1]; NULL = batch */
-    const int32_t *block_table; /**< [batch, table_columns], rows table_stride apart */
+    const int32_t *block_table; /**< [batch, table_columns], row stride table_stride */
     int32_t *cu_q_local;        /**< out [capacity + 1] */
     int32_t *seqused_k;         /**< out [capacity] */
     int32_t *local_table;       /**< out [capacity, chunk / page_size] */
@@ -628,7 +630,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_restore_counters(
  */
 typedef struct fallow_scale_padding_params {
     size_t struct_size; /**< set by fallow_scale_padding_params_init */
-    void *scales;       /**< in/out [groups, row tiles, column tiles, 512] U8, aligned to 16 */
+    void *scales;       /**< in/out [groups, ceil(rows / 128), ceil(columns / 4), 512] U8, aligned
+                           to 16 */
     const int32_t *row_counts; /**< [groups]; NULL = rows */
     int32_t groups;            /**< 1 to 65,535; 0 = 1. One per expert if experts are separate */
     int32_t rows;              /**< of a group at most, 0 to 2^30 */

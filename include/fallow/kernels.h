@@ -29,6 +29,9 @@
  *  - Outputs depend on the inputs alone, their order included. Results that atomics would leave in any
  *    order are in ascending index order.
  *  - Integers are int32 unless stated otherwise, arrays are row-major, strides are in elements.
+ *  - A buffer's comment begins with its direction (`out`, `in/out`; none: an input), shape, strides and
+ *    type: `out [rows, width], row stride out_stride; out_dtype`. A row stride is that of the last dimension
+ *    but one. The Python module fallow.kernels reads these comments.
  *  - *flags*: if inputs are out of bounds, the outputs are still defined and a FALLOW_FLAG_ bit is OR-ed
  *    into `params.flags`, an optional int32 on the device that the caller has zeroed once.
  *
@@ -110,13 +113,17 @@ static inline void fallow_workspace_need_init(fallow_workspace_need *need)
 }
 
 /**
- * Prepare the kernels for a pool's context. Loads none: a program pays only for kernels that it launches.
+ * Prepare the kernels for a context. Loads none: a program pays only for kernels that it launches.
  *
- * Ownership   the caller owns *out_kernels until destroy; the pool must outlive it.
- * Errors      INVALID_ARGUMENT, INVALID_POOL, NOT_SUPPORTED (built without nvcc and the pool's device
- *             is a real one, or the driver lacks module loading), OUT_OF_HOST_MEMORY.
+ *  pool         its driver and context are used; NULL: the calling thread's current context and the process's
+ *               libcuda.so.1, for a program whose memory is another allocator's.
+ *
+ * Ownership   the caller owns *out_kernels until destroy; the pool, or the context, must outlive it.
+ * Errors      INVALID_ARGUMENT, INVALID_POOL, NOT_FOUND (pool NULL: no libcuda.so.1, or no context is
+ *             current), NOT_SUPPORTED (built without nvcc and the device is a real one, or the driver lacks
+ *             module loading), OUT_OF_HOST_MEMORY.
  * Threads     a fallow_kernels may be used from any thread.
- * Capture     permitted during and inside any capture: makes no driver call.
+ * Capture     permitted during and inside any capture: asks for the current context at most.
  * Cost        host memory. On the simulated device the C twins run instead, in stream order.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_kernels_create(fallow_pool *pool,
@@ -141,9 +148,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_kernels_load(fallow_kernels *ke
  *  ignored. */
 FALLOW_API void fallow_kernels_destroy(fallow_kernels *kernels);
 
-/** Copy an explanation of the last refused call of any thread, with the names of call and parameter, to
- *  out_text; truncated to text_bytes, always terminated, "" if none was refused. kernels NULL: the reason
- *  why the process's last fallow_kernels_create failed, "" if it succeeded. */
+/** Copy an explanation of the calling thread's last refused call, with the names of call and parameter, to
+ *  out_text; truncated to text_bytes, always terminated, "" if none was refused since the thread's last
+ *  fallow_kernels_create that succeeded. `kernels` is ignored. */
 FALLOW_API void fallow_kernels_last_error(fallow_kernels *kernels, char *out_text,
                                           size_t text_bytes);
 

@@ -168,12 +168,12 @@ typedef enum fallow_kv_format {
  * Strides of the cache are in its elements: of dtype in FALLOW_KV_ROWS, bytes in the other formats.
  */
 typedef struct fallow_gather_kv_params {
-    size_t struct_size;         /**< set by fallow_gather_kv_params_init */
-    const void *cache;          /**< [block_count, page_size, width]; FLASHMLA: aligned to 16 bytes,
-                                      INDEXER: to 4, strides too */
-    const int32_t *block_table; /**< [batch, table_columns], row stride table_stride */
-    const int32_t *cu_seqlens;  /**< [batch + 1], ascending from 0 */
-    const int32_t *starts;      /**< [batch], the first position; NULL = all 0 */
+    size_t struct_size; /**< set by fallow_gather_kv_params_init */
+    const void *cache;  /**< [block_count, page_size, ...], strides block_stride and token_stride;
+                                      FLASHMLA: aligned to 16 bytes, INDEXER: to 4, strides too */
+    const int32_t *block_table;  /**< [batch, table_columns], row stride table_stride */
+    const int32_t *cu_seqlens;   /**< [batch + 1], ascending from 0 */
+    const int32_t *starts;       /**< [batch], the first position; NULL = all 0 */
     const int32_t *token_to_seq; /**< [tokens], the sequence of each row, as in chunk plans;
                                       NULL = searched in cu_seqlens */
     const float *scale;          /**< [1], E4M3 only; NULL = 1 */

@@ -234,7 +234,7 @@ typedef struct fallow_permute_params {
     int32_t top_k;      /**< 1 to 64 */
     int32_t experts;    /**< for pad zero, 1 to 2,048 */
     fallow_dtype dtype; /**< F16, BF16, F32, E4M3, U8 */
-    fallow_dtype out_dtype; /**< dtype; or E4M3, of F16, BF16, F32 */
+    fallow_dtype out_dtype; /**< dtype (or 0); or E4M3, of F16, BF16, F32 */
     fallow_permute_pad pad; /**< rows without a position */
 } fallow_permute_params;
 
@@ -282,7 +282,7 @@ typedef struct fallow_silu_and_mul_params {
     int64_t out_stride;        /**< elements; 0 = width */
     int32_t width;      /**< 1 to 2^20; quantised: a multiple of 128, rows aligned to 16 bytes */
     fallow_dtype dtype; /**< F16, BF16, F32 */
-    fallow_dtype out_dtype; /**< dtype, or E4M3 */
+    fallow_dtype out_dtype; /**< dtype (or 0), or E4M3 */
     uint8_t rounds_silu;    /**< 1: silu is rounded to dtype before the product */
     uint8_t reserved_0[3];
 } fallow_silu_and_mul_params;

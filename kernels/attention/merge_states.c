@@ -36,8 +36,7 @@ static uint64_t measure_rows(struct flw_refusal *refusal, const char *name, uint
 /* Check shapes and types; replace zeros by defaults. */
 static struct buffers check_shape(struct flw_refusal *refusal, fallow_merge_states_params *params)
 {
-    struct buffers buffers = {.each = fallow_dtype_bytes(params->dtype),
-                              .out_each = fallow_dtype_bytes(params->out_dtype)};
+    struct buffers buffers = {.each = fallow_dtype_bytes(params->dtype)};
     flw_refusal_count(refusal, "tokens", params->tokens, 0, INT32_MAX);
     flw_refusal_count(refusal, "heads", params->heads, 1, 65536);
     flw_refusal_count(refusal, "width", params->width, 1, 1 << 20);
@@ -48,8 +47,8 @@ static struct buffers check_shape(struct flw_refusal *refusal, fallow_merge_stat
     if (refusal->status != FALLOW_OK) {
         return buffers;
     }
-    flw_refusal_dtype(refusal, "out_dtype", params->out_dtype,
-                      1u << params->dtype | 1u << FALLOW_E4M3);
+    flw_refusal_out_dtype(refusal, &params->out_dtype, params->dtype);
+    buffers.out_each = fallow_dtype_bytes(params->out_dtype);
     buffers.rows = (uint64_t)params->tokens * (uint64_t)params->heads;
     flw_refusal_count(refusal, "tokens x heads", (int64_t)buffers.rows, 0, INT32_MAX);
     buffers.a_bytes = measure_rows(refusal, "a_stride", buffers.rows, &params->a_stride,

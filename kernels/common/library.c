@@ -5,6 +5,7 @@
  * and the image is ignored. */
 #include "common/library.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -48,13 +49,16 @@ struct fallow_kernels {
     launch_function launch;
     error_name_function error_name;
     is_capturing_function is_capturing;
-    pthread_mutex_t
-        loading; /* held during a load, over driver calls; message's lock is taken under it */
+    pthread_mutex_t loading;                   /* held during a load, over driver calls */
     void *modules[FLW_KERNEL_COUNT];           /* under loading */
     void *_Atomic functions[FLW_KERNEL_COUNT]; /* NULL until loaded, then permanent */
     _Atomic uint64_t launch_count;             /* relaxed; a statistic */
-    pthread_mutex_t lock;                      /* guards message */
-    char message[LONGEST_MESSAGE];
+};
+
+/* Where the driver's functions are found: in a pool's driver, or in an object of dlopen. */
+struct source {
+    fallow_pool *pool;
+    void *object; /* if pool is NULL */
 };
 
 struct kernel {
@@ -83,10 +87,8 @@ static const struct kernel kernel_table[FLW_KERNEL_COUNT] = {
 #undef X
 };
 
-/* Why the last create failed, since without a library nothing else could keep the message. Not per
- * thread: libraries that Python opens have little room for that. */
-static pthread_mutex_t create_lock = PTHREAD_MUTEX_INITIALIZER;
-static char create_message[LONGEST_MESSAGE];
+/* Why the thread's last refused call failed. */
+static _Thread_local char last_message[LONGEST_MESSAGE];
 
 void fallow_params_init_sized(void *params, size_t struct_size)
 {
@@ -94,29 +96,19 @@ void fallow_params_init_sized(void *params, size_t struct_size)
     memcpy(params, &struct_size, sizeof struct_size);
 }
 
-void flw_kernels_refuse(fallow_kernels *kernels, const char *format, ...)
+void flw_kernels_refuse(const char *format, ...)
 {
     va_list arguments;
-    pthread_mutex_lock(&kernels->lock);
     va_start(arguments, format);
-    vsnprintf(kernels->message, sizeof kernels->message, format, arguments);
+    vsnprintf(last_message, sizeof last_message, format, arguments);
     va_end(arguments);
-    pthread_mutex_unlock(&kernels->lock);
 }
 
 void fallow_kernels_last_error(fallow_kernels *kernels, char *out_text, size_t text_bytes)
 {
-    if (out_text == NULL || text_bytes == 0) {
-        return;
-    }
-    if (kernels == NULL) {
-        pthread_mutex_lock(&create_lock);
-        snprintf(out_text, text_bytes, "%s", create_message);
-        pthread_mutex_unlock(&create_lock);
-    } else {
-        pthread_mutex_lock(&kernels->lock);
-        snprintf(out_text, text_bytes, "%s", kernels->message);
-        pthread_mutex_unlock(&kernels->lock);
+    (void)kernels;
+    if (out_text != NULL && text_bytes > 0) {
+        snprintf(out_text, text_bytes, "%s", last_message);
     }
 }
 
@@ -137,45 +129,55 @@ static fallow_status refuse_driver(fallow_kernels *kernels, const char *call, co
     if (kernels->error_name == NULL || kernels->error_name(error, &name) != 0 || name == NULL) {
         name = "an unknown error";
     }
-    flw_kernels_refuse(kernels, "%s of %s: the driver answered %s (%d)", call, what, name, error);
+    flw_kernels_refuse("%s of %s: the driver answered %s (%d)", call, what, name, error);
     return flw_answer_of(error) == FLW_ANSWER_STALE ? FALLOW_INVALID_STREAM
            : error == DRIVER_NO_BINARY_FOR_GPU      ? FALLOW_NOT_SUPPORTED
                                                     : flw_answer_status(error);
 }
 
-/* Convert a data pointer to a function pointer, as POSIX permits. */
-static void find_entry(fallow_pool *pool, const char *name, void *out_function)
+static void *entry_of(const struct source *source, const char *name)
 {
-    void *entry = fallow_pool_driver_entry(pool, name);
+    return source->pool != NULL ? fallow_pool_driver_entry(source->pool, name)
+                                : dlsym(source->object, name);
+}
+
+/* Convert a data pointer to a function pointer, as POSIX permits. */
+static void find_entry(const struct source *source, const char *name, void *out_function)
+{
+    void *entry = entry_of(source, name);
     memcpy(out_function, &entry, sizeof entry);
 }
 
-static bool find_entries(fallow_kernels *kernels, fallow_pool *pool)
+static bool find_entries(fallow_kernels *kernels, const struct source *source)
 {
-    struct flw_driver *driver = &kernels->driver; /* a pool's driver has these */
-    find_entry(pool, "cuModuleLoadData", &kernels->load);
-    find_entry(pool, "cuModuleUnload", &kernels->unload);
-    find_entry(pool, "cuModuleGetFunction", &kernels->find);
-    find_entry(pool, "cuLaunchKernel", &kernels->launch);
-    find_entry(pool, "cuCtxGetCurrent", &driver->cuCtxGetCurrent);
-    find_entry(pool, "cuCtxPushCurrent_v2", &driver->cuCtxPushCurrent_v2);
-    find_entry(pool, "cuCtxPopCurrent_v2", &driver->cuCtxPopCurrent_v2);
-    find_entry(pool, "cuGetErrorName", &kernels->error_name);
-    find_entry(pool, "cuStreamIsCapturing", &kernels->is_capturing);
-    find_entry(pool, "cuThreadExchangeStreamCaptureMode",
+    struct flw_driver *driver = &kernels->driver;
+    find_entry(source, "cuModuleLoadData", &kernels->load);
+    find_entry(source, "cuModuleUnload", &kernels->unload);
+    find_entry(source, "cuModuleGetFunction", &kernels->find);
+    find_entry(source, "cuLaunchKernel", &kernels->launch);
+    find_entry(source, "cuCtxGetCurrent", &driver->cuCtxGetCurrent);
+    find_entry(source, "cuCtxPushCurrent_v2", &driver->cuCtxPushCurrent_v2);
+    find_entry(source, "cuCtxPopCurrent_v2", &driver->cuCtxPopCurrent_v2);
+    find_entry(source, "cuGetErrorName", &kernels->error_name);
+    find_entry(source, "cuStreamIsCapturing", &kernels->is_capturing);
+    find_entry(source, "cuThreadExchangeStreamCaptureMode",
                &driver->cuThreadExchangeStreamCaptureMode);
     return kernels->load != NULL && kernels->unload != NULL && kernels->find != NULL &&
-           kernels->launch != NULL && kernels->is_capturing != NULL;
+           kernels->launch != NULL && kernels->is_capturing != NULL &&
+           driver->cuCtxGetCurrent != NULL && driver->cuCtxPushCurrent_v2 != NULL &&
+           driver->cuCtxPopCurrent_v2 != NULL && driver->cuThreadExchangeStreamCaptureMode != NULL;
 }
 
-/* True if the pool's driver is the simulated one, which has the twins from now on. */
-static bool register_twins(fallow_pool *pool)
+/* True if the driver is the simulated one, which has the twins from now on. */
+static bool register_twins(const struct source *source)
 {
     flw_sim_register_function add = NULL;
     flw_sim_parameters_function describe = NULL;
-    find_entry(pool, "flw_sim_register", &add);
-    find_entry(pool, "flw_sim_parameters", &describe);
-    if (add == NULL || describe == NULL || !flw_twin_find_accessors(pool)) {
+    find_entry(source, "flw_sim_register", &add);
+    find_entry(source, "flw_sim_parameters", &describe);
+    if (add == NULL || describe == NULL ||
+        !flw_twin_set_accessors(entry_of(source, "flw_sim_load"),
+                                entry_of(source, "flw_sim_store"))) {
         return false;
     }
     for (int i = 0; i < FLW_KERNEL_COUNT; i++) {
@@ -226,7 +228,7 @@ static fallow_status load_kernels(fallow_kernels *kernels, const bool wanted[FLW
     pthread_mutex_lock(&kernels->loading);
     int error = enter(kernels, &section, FLW_SECTION_BOTH);
     if (error != 0) {
-        status = refuse_driver(kernels, "making current", "the pool's context", error);
+        status = refuse_driver(kernels, "making current", "the context", error);
     }
     for (int i = 0; i < FLW_KERNEL_COUNT && status == FALLOW_OK; i++) {
         status = wanted[i] ? load_kernel(kernels, i) : FALLOW_OK;
@@ -266,8 +268,7 @@ fallow_status fallow_kernels_load(fallow_kernels *kernels, const char *const *na
         return FALLOW_INVALID_ARGUMENT;
     }
     if (names == NULL && name_count != 0) {
-        flw_kernels_refuse(kernels, "fallow_kernels_load: names is NULL, and name_count is %zu",
-                           name_count);
+        flw_kernels_refuse("fallow_kernels_load: names is NULL, and name_count is %zu", name_count);
         return FALLOW_INVALID_ARGUMENT;
     }
     for (int i = 0; i < FLW_KERNEL_COUNT; i++) {
@@ -276,7 +277,7 @@ fallow_status fallow_kernels_load(fallow_kernels *kernels, const char *const *na
     for (size_t i = 0; i < name_count; i++) {
         int index = find_kernel(names[i]);
         if (index == FLW_KERNEL_COUNT) {
-            flw_kernels_refuse(kernels, "fallow_kernels_load: there is no kernel '%s'",
+            flw_kernels_refuse("fallow_kernels_load: there is no kernel '%s'",
                                names[i] != NULL ? names[i] : "NULL");
             return FALLOW_INVALID_ARGUMENT;
         }
@@ -300,8 +301,7 @@ static fallow_status refuse_capture(fallow_kernels *kernels, const char *name, f
         return refuse_driver(kernels, "launch", name, error);
     }
     if (error != 0 || capture != DRIVER_IS_NOT_CAPTURING) {
-        flw_kernels_refuse(kernels,
-                           "launch of %s: the kernel is not loaded yet, and the stream is being "
+        flw_kernels_refuse("launch of %s: the kernel is not loaded yet, and the stream is being "
                            "captured: launch it once, or call fallow_kernels_load, before "
                            "the capture begins",
                            name);
@@ -328,56 +328,78 @@ static fallow_status loaded_function(fallow_kernels *kernels, enum flw_kernel ke
 
 /* ---- create, destroy */
 
-static fallow_status fill(fallow_kernels *kernels, fallow_pool *pool)
+static fallow_status fill(fallow_kernels *kernels, const struct source *source)
 {
-    if (!find_entries(kernels, pool)) {
-        flw_kernels_refuse(kernels, "the pool's driver cannot load modules: update the driver");
+    if (!find_entries(kernels, source)) {
+        flw_kernels_refuse("fallow_kernels_create: the driver cannot load modules: update it");
         return FALLOW_NOT_SUPPORTED;
     }
-    kernels->is_simulated = register_twins(pool);
+    if (source->pool == NULL) {
+        (void)kernels->driver.cuCtxGetCurrent((CUcontext *)&kernels->context);
+    }
+    if (kernels->context == NULL) {
+        flw_kernels_refuse("fallow_kernels_create: pool is NULL, and no context is current on this "
+                           "thread");
+        return FALLOW_NOT_FOUND;
+    }
+    kernels->is_simulated = register_twins(source);
     if (!kernels->is_simulated && kernel_table[0].image == NULL) {
-        flw_kernels_refuse(kernels, "this library was built without kernel images: build it where "
-                                    "nvcc is found, with FALLOW_KERNEL_IMAGES on");
+        flw_kernels_refuse("fallow_kernels_create: this library was built without kernel images: "
+                           "build it where nvcc is found, with FALLOW_KERNEL_IMAGES on");
         return FALLOW_NOT_SUPPORTED;
     }
     return FALLOW_OK;
 }
 
-static fallow_status end_create(fallow_status status, const char *message)
+/* Without a pool, use the driver that the process has loaded already: no other has a context. */
+static fallow_status find_source(fallow_pool *pool, struct source *source, void **out_context)
 {
-    pthread_mutex_lock(&create_lock);
-    snprintf(create_message, sizeof create_message, "%s", message);
-    pthread_mutex_unlock(&create_lock);
-    return status;
+    *source = (struct source){.pool = pool};
+    *out_context = pool != NULL ? fallow_pool_context(pool) : NULL;
+    if (pool != NULL && *out_context == NULL) {
+        flw_kernels_refuse("fallow_kernels_create: pool is none that exists");
+        return FALLOW_INVALID_POOL;
+    }
+    if (pool == NULL) {
+        source->object = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    }
+    if (pool == NULL && source->object == NULL) {
+        flw_kernels_refuse("fallow_kernels_create: pool is NULL, and the process has not loaded "
+                           "libcuda.so.1");
+        return FALLOW_NOT_FOUND;
+    }
+    return FALLOW_OK;
 }
 
 fallow_status fallow_kernels_create(fallow_pool *pool, fallow_kernels **out_kernels)
 {
+    struct source source;
+    void *context = NULL;
     if (out_kernels == NULL) {
-        return end_create(FALLOW_INVALID_ARGUMENT, "out_kernels is NULL");
+        flw_kernels_refuse("fallow_kernels_create: out_kernels is NULL");
+        return FALLOW_INVALID_ARGUMENT;
     }
     *out_kernels = NULL;
-    void *context = fallow_pool_context(pool);
-    if (context == NULL) {
-        return end_create(FALLOW_INVALID_POOL, "pool is not one that lives");
+    fallow_status status = find_source(pool, &source, &context);
+    if (status != FALLOW_OK) {
+        return status;
     }
     fallow_kernels *kernels = calloc(1, sizeof *kernels);
     if (kernels == NULL) {
-        return end_create(FALLOW_OUT_OF_HOST_MEMORY, "no host memory for the kernels' table");
+        flw_kernels_refuse("fallow_kernels_create: no host memory");
+        return FALLOW_OUT_OF_HOST_MEMORY;
     }
     kernels->context = context;
-    pthread_mutex_init(&kernels->lock, NULL);
     pthread_mutex_init(&kernels->loading, NULL);
-    fallow_status status = fill(kernels, pool);
+    status = fill(kernels, &source);
     if (status != FALLOW_OK) {
-        (void)end_create(status, kernels->message);
         pthread_mutex_destroy(&kernels->loading);
-        pthread_mutex_destroy(&kernels->lock);
         free(kernels);
         return status;
     }
+    last_message[0] = 0;
     *out_kernels = kernels;
-    return end_create(FALLOW_OK, "");
+    return FALLOW_OK;
 }
 
 void fallow_kernels_destroy(fallow_kernels *kernels)
@@ -395,7 +417,6 @@ void fallow_kernels_destroy(fallow_kernels *kernels)
         (void)flw_section_close(&section);
     }
     pthread_mutex_destroy(&kernels->loading);
-    pthread_mutex_destroy(&kernels->lock);
     free(kernels);
 }
 
@@ -416,7 +437,7 @@ fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel
     }
     if (grid.blocks_x < 0 || grid.blocks_x > INT32_MAX || grid.blocks_y < 0 ||
         grid.blocks_y > UINT16_MAX) {
-        flw_kernels_refuse(kernels, "launch of %s: the shape takes %lld x %lld blocks, too many",
+        flw_kernels_refuse("launch of %s: the shape takes %lld x %lld blocks, too many",
                            kernel_table[kernel].name, (long long)grid.blocks_x,
                            (long long)grid.blocks_y);
         return FALLOW_INVALID_ARGUMENT;

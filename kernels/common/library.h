@@ -27,9 +27,8 @@ struct flw_grid {
     unsigned shared_bytes;      /* dynamic */
 };
 
-/* Store a message for fallow_kernels_last_error. */
-void flw_kernels_refuse(fallow_kernels *kernels, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Store the thread's message for fallow_kernels_last_error. */
+void flw_kernels_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Launch a kernel on a stream, loading it first if necessary. `args` is the flw_<name>_args;
  * copied. DRIVER, INVALID_STREAM, NOT_SUPPORTED, INVALID_ARGUMENT (the shape), CAPTURING (not

@@ -17,9 +17,9 @@ static const char *dtype_name(fallow_dtype dtype)
 
 void flw_refusal_begin(struct flw_refusal *refusal, fallow_kernels *kernels, const char *call)
 {
-    *refusal = (struct flw_refusal){.kernels = kernels, .call = call};
+    *refusal = (struct flw_refusal){.call = call};
     if (kernels == NULL) {
-        refusal->status = FALLOW_INVALID_ARGUMENT;
+        flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT, "kernels is NULL");
     }
 }
 
@@ -34,14 +34,12 @@ void flw_refusal_refuse(struct flw_refusal *refusal, fallow_status status, const
         return;
     }
     refusal->status = status;
-    if (refusal->kernels != NULL) {
-        char reason[200];
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(reason, sizeof reason, format, arguments);
-        va_end(arguments);
-        flw_kernels_refuse(refusal->kernels, "%s: %s", refusal->call, reason);
-    }
+    char reason[200];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof reason, format, arguments);
+    va_end(arguments);
+    flw_kernels_refuse("%s: %s", refusal->call, reason);
 }
 
 void flw_refusal_copy(struct flw_refusal *refusal, void *to, size_t bytes, const void *caller)
@@ -84,6 +82,14 @@ void flw_refusal_dtype(struct flw_refusal *refusal, const char *name, fallow_dty
         flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT, "%s is %s (%d), not served here", name,
                            dtype_name(value), (int)value);
     }
+}
+
+void flw_refusal_out_dtype(struct flw_refusal *refusal, fallow_dtype *out_dtype, fallow_dtype dtype)
+{
+    uint32_t own = (unsigned)dtype < 32 ? 1u << (unsigned)dtype : 0;
+    *out_dtype = *out_dtype == FALLOW_I32 ? dtype : *out_dtype;
+    flw_refusal_dtype(refusal, "out_dtype", *out_dtype,
+                      own | ((own & FLW_DTYPES_FLOATS) != 0 ? 1u << FALLOW_E4M3 : 0));
 }
 
 int64_t flw_refusal_product(struct flw_refusal *refusal, const char *name, int64_t a, int64_t b)

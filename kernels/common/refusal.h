@@ -32,7 +32,6 @@ struct flw_extent {
 };
 
 struct flw_refusal {
-    fallow_kernels *kernels; /* NULL: a query, nothing is stored */
     const char *call;
     fallow_status status;
     bool is_query; /* pointers are ignored */
@@ -62,6 +61,10 @@ void flw_refusal_count(struct flw_refusal *refusal, const char *name, int64_t va
 /* Require one of the dtypes with a set bit (1u << dtype). */
 void flw_refusal_dtype(struct flw_refusal *refusal, const char *name, fallow_dtype value,
                        uint32_t allowed);
+/* Require out_dtype to be dtype, for which 0 stands, or E4M3 if dtype is a float's. No dtype is I32, which
+ * is 0. */
+void flw_refusal_out_dtype(struct flw_refusal *refusal, fallow_dtype *out_dtype,
+                           fallow_dtype dtype);
 /* Return a * b in 64 bits; refuse a product above 2^62. */
 int64_t flw_refusal_product(struct flw_refusal *refusal, const char *name, int64_t a, int64_t b);
 

@@ -7,10 +7,8 @@
 static flw_sim_load_function load_accessor;
 static flw_sim_store_function store_accessor;
 
-bool flw_twin_find_accessors(fallow_pool *pool)
+bool flw_twin_set_accessors(void *load, void *store)
 {
-    void *load = fallow_pool_driver_entry(pool, "flw_sim_load");
-    void *store = fallow_pool_driver_entry(pool, "flw_sim_store");
     if (load == NULL || store == NULL) {
         return false;
     }

@@ -24,9 +24,9 @@ struct flw_twin {
     flw_sim_store_function store;
 };
 
-/* Look the accessors up in the pool's driver, once per process, which has one simulated driver.
- * False: the driver is not the simulated one. */
-bool flw_twin_find_accessors(fallow_pool *pool);
+/* Set the simulated driver's flw_sim_load and flw_sim_store, of which a process has one. False: one is
+ * NULL. */
+bool flw_twin_set_accessors(void *load, void *store);
 void flw_twin_begin(struct flw_twin *twin, flw_sim_launch *launch);
 
 #define X(name) void flw_twin_##name(struct flw_twin *twin, const struct flw_##name##_args *args);

@@ -22,9 +22,7 @@ struct buffers {
 static void check_types(struct flw_refusal *refusal, fallow_permute_params *params)
 {
     flw_refusal_dtype(refusal, "dtype", params->dtype, FLW_DTYPES_FLOATS | BYTES);
-    bool is_float = (FLW_DTYPES_FLOATS >> (unsigned)params->dtype & 1u) != 0;
-    flw_refusal_dtype(refusal, "out_dtype", params->out_dtype,
-                      1u << params->dtype | (is_float ? 1u << FALLOW_E4M3 : 0));
+    flw_refusal_out_dtype(refusal, &params->out_dtype, params->dtype);
     flw_refusal_count(refusal, "pad", params->pad, FALLOW_PERMUTE_PAD_DEFAULT,
                       FALLOW_PERMUTE_PAD_ZERO);
     if (params->out_dtype != params->dtype && params->width % FLW_QUANTISE_GROUP != 0) {

@@ -17,8 +17,7 @@ static void check_shape(struct flw_refusal *refusal, fallow_silu_and_mul_params 
     flw_refusal_count(refusal, "width", params->width, 1, 1 << 20);
     flw_refusal_count(refusal, "rounds_silu", params->rounds_silu, 0, 1);
     flw_refusal_dtype(refusal, "dtype", params->dtype, FLW_DTYPES_FLOATS);
-    flw_refusal_dtype(refusal, "out_dtype", params->out_dtype,
-                      1u << params->dtype | 1u << FALLOW_E4M3);
+    flw_refusal_out_dtype(refusal, &params->out_dtype, params->dtype);
     params->group_rows = params->group_rows == 0 ? params->rows : params->group_rows;
     params->in_stride = params->in_stride == 0 ? 2 * (int64_t)params->width : params->in_stride;
     params->out_stride = params->out_stride == 0 ? params->width : params->out_stride;

@@ -45,13 +45,14 @@ from fallow._torch import enable_torch, torch_mempool
 from fallow._typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fallow import kernels
     from fallow._oom import watch_oom
     from fallow._page import report_html
 
 __all__ = [
     "Arena", "Error", "Layout", "Lease", "Recording", "allocate", "allow_peer", "capture", "capturing", "configure",
-    "deny_peer", "enable_cupy", "enable_numba", "enable_rmm", "enable_torch", "free", "kernel_generations", "layout",
-    "library_path", "publish", "report", "report_html", "rmm_resource", "set_limit", "sleep", "stats", "tagged",
+    "deny_peer", "enable_cupy", "enable_numba", "enable_rmm", "enable_torch", "free", "kernel_generations", "kernels",
+    "layout", "library_path", "publish", "report", "report_html", "rmm_resource", "set_limit", "sleep", "stats", "tagged",
     "torch_mempool", "trim", "wake", "watch_oom", "watch_sleep",
 ]
 
@@ -59,6 +60,7 @@ _LATE = {  # attributes whose modules are slow to import, or need Numba
     "report_html": ("_page", "report_html"),
     "watch_oom": ("_oom", "watch_oom"),
     "_numba_memory_manager": ("_numba_manager", "FallowMemoryManager"),
+    "kernels": ("kernels", ""),
 }
 
 
@@ -67,7 +69,8 @@ def __getattr__(name: str) -> object:
     if name not in _LATE:
         raise AttributeError("module 'fallow' has no attribute %r" % name)
     module, attribute = _LATE[name]
-    globals()[name] = value = getattr(__import__("fallow." + module, fromlist=["*"]), attribute)
+    value = __import__("fallow." + module, fromlist=["*"])
+    globals()[name] = value = getattr(value, attribute) if attribute else value
     return value
 
 

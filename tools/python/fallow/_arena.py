@@ -308,6 +308,12 @@ class View:
         self._strides = None if strides is None else (ctypes.c_int64 * max(1, len(strides)))(*strides)
         self._dimensions = len(shape)
 
+    def memory(self) -> tuple[int, tuple[int, ...], tuple[int, ...] | None, tuple[int, int], int]:
+        """Return address, shape, strides (None: row-major), DLPack's type and device."""
+        address = lib().fallow_lease_region_at(self._lease._open(), self._index) + self._byte_offset
+        strides = None if self._strides is None else tuple(self._strides[:self._dimensions])
+        return address, tuple(self._shape[:self._dimensions]), strides, self._dtype, self._lease._arena._device
+
     def __dlpack_device__(self) -> tuple[int, int]:
         return (2, self._lease._arena._device)
 

@@ -69,3 +69,37 @@ def capsule_of(exported: ctypes.c_void_p, max_version: tuple[int, int] | None) -
         _delete(exported.value or 0, _VERSIONED)
         raise MemoryError("no host memory for a tensor")
     return _capsule_new(address, _UNVERSIONED, _drop)
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor, from its specification."""
+
+    _fields_ = [("data", ctypes.c_uint64), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]
+
+
+class TensorView:
+    """The tensor of an object with __dlpack__, during a `with` block. No stream waits for another."""
+
+    def __init__(self, producer: Any) -> None:
+        try:
+            self._capsule = producer.__dlpack__(stream=-1, max_version=(1, 0))
+        except TypeError:  # a producer of an older version
+            self._capsule = producer.__dlpack__(stream=-1)
+
+    def __enter__(self) -> TensorView:
+        name = _VERSIONED if _capsule_is(self._capsule_id(), _VERSIONED) else _UNVERSIONED
+        tensor = _Tensor.from_address(_capsule_get(self._capsule_id(), name) + (32 if name == _VERSIONED else 0))
+        count = tensor.ndim
+        self.address, self.device, self.dtype = tensor.data + tensor.byte_offset, tensor.device_id, (tensor.code, tensor.bits)
+        self.shape = tuple(tensor.shape[:count])
+        self.strides = tuple(tensor.strides[:count]) if tensor.strides else None
+        return self
+
+    def _capsule_id(self) -> int:
+        return id(self._capsule)  # the address of the object
+
+    def __exit__(self, *_: object) -> None:
+        del self._capsule  # its destructor frees the tensor
