@@ -481,26 +481,6 @@ void flw_ftrace_writer_set_remark(struct flw_ftrace_writer *writer, uint32_t com
 
 /* ---- records ---- */
 
-bool flw_ftrace_writer_add_segment(struct flw_ftrace_writer *writer,
-                                   const struct flw_trace_segment *segment)
-{
-    static const struct flw_trace_context none = {0};
-    struct flw_record record = flw_record_of_segment(segment);
-    writer->segment_count++;
-    return begin_record(writer, FLW_FTRACE_SNAPSHOT, &none, 0) && put_record(writer, &record);
-}
-
-bool flw_ftrace_writer_add_block(struct flw_ftrace_writer *writer,
-                                 const struct flw_trace_block *block,
-                                 const struct flw_trace_context *context)
-{
-    if (!begin_record(writer, FLW_FTRACE_SNAPSHOT, context, 0)) {
-        return false;
-    }
-    struct flw_record record = flw_record_of_block(block, writer->block_count++);
-    return put_record(writer, &record);
-}
-
 /* Compute the steps from the chunk's base to a time. If they do not fit, close the chunk. */
 static bool take_steps(struct flw_ftrace_writer *w, uint64_t time_ns, uint64_t *out)
 {
@@ -518,26 +498,41 @@ static bool take_steps(struct flw_ftrace_writer *w, uint64_t time_ns, uint64_t *
     return close_chunk(w);
 }
 
-bool flw_ftrace_writer_add_event(struct flw_ftrace_writer *writer,
-                                 const struct flw_trace_event *event,
-                                 const struct flw_trace_detail *detail,
-                                 const struct flw_trace_context *context)
+/* Set the time of an event relative to the chunk that it goes into, and open that. */
+static bool begin_event(struct flw_ftrace_writer *w, const struct flw_trace_context *context,
+                        struct flw_record *event)
 {
-    struct chunk *chunk = &writer->chunk;
-    uint64_t time_ns = event->time_ns < chunk->last_ns ? chunk->last_ns : event->time_ns;
-    uint64_t chunk_count = writer->chunk_count, steps;
-    if (!take_steps(writer, time_ns, &steps) ||
-        !begin_record(writer, FLW_FTRACE_EVENTS, context, time_ns)) {
+    uint64_t time_ns = event->time < w->chunk.last_ns ? w->chunk.last_ns : event->time;
+    uint64_t chunk_count = w->chunk_count;
+    if (!take_steps(w, time_ns, &event->time) ||
+        !begin_record(w, FLW_FTRACE_EVENTS, context, time_ns)) {
         return false;
     }
-    if (writer->chunk_count != chunk_count) {
-        steps = 0; /* it is the base of a new chunk */
+    if (w->chunk_count != chunk_count) {
+        event->time = 0; /* it is the base of a new chunk */
     }
-    struct flw_record record = flw_record_of_event(event, detail);
-    record.time = steps;
-    chunk->last_ns = time_ns;
-    writer->event_count++;
-    writer->block_count += event->op == FLW_TRACE_ALLOC;
+    w->chunk.last_ns = time_ns;
+    w->event_count++;
+    w->block_count += event->op == FLW_TRACE_ALLOC;
+    return true;
+}
+
+bool flw_ftrace_writer_add(struct flw_ftrace_writer *writer, struct flw_record record)
+{
+    bool is_segment = record.op == FLW_RECORD_SEGMENT;
+    struct flw_trace_context context = {
+        .thread = record.thread, .tag = record.tag, .pool = is_segment ? 0 : record.pool};
+    if (flw_record_is_event(record.op)) {
+        return begin_event(writer, &context, &record) && put_record(writer, &record);
+    }
+    if (!begin_record(writer, FLW_FTRACE_SNAPSHOT, &context, 0)) {
+        return false;
+    }
+    if (is_segment) {
+        writer->segment_count++;
+    } else {
+        record.block = writer->block_count++;
+    }
     return put_record(writer, &record);
 }
 

@@ -157,19 +157,9 @@ void flw_ftrace_writer_set_stack(struct flw_ftrace_writer *writer, uint32_t stac
 void flw_ftrace_writer_set_remark(struct flw_ftrace_writer *writer, uint32_t compile_context,
                                   uint32_t user_metadata);
 
-/* `segment->stack` is ignored. */
-bool flw_ftrace_writer_add_segment(struct flw_ftrace_writer *writer,
-                                   const struct flw_trace_segment *segment);
-bool flw_ftrace_writer_add_block(struct flw_ftrace_writer *writer,
-                                 const struct flw_trace_block *block,
-                                 const struct flw_trace_context *context);
-
-/* `detail` may be NULL if the op has none. A time before the last event's is raised to it: times
- * in a file never decrease. */
-bool flw_ftrace_writer_add_event(struct flw_ftrace_writer *writer,
-                                 const struct flw_trace_event *event,
-                                 const struct flw_trace_detail *detail,
-                                 const struct flw_trace_context *context);
+/* Add a SEGMENT, a BLOCK or an event with its caller. Its time is in ns since the beginning; an earlier time than the
+ * last event's is raised to it, because times in a file never decrease. Blocks are numbered as they are added. */
+bool flw_ftrace_writer_add(struct flw_ftrace_writer *writer, struct flw_record record);
 
 /* Pass everything to the operating system, where a crash of the process cannot lose it. Closes the
  * chunk. */

@@ -90,7 +90,7 @@ struct flw_record {
     uint64_t largest_bytes;       /* OOM; FLW_TRACE_UNKNOWN */
     uint64_t lost_count;          /* DROP */
     bool is_large, is_expandable; /* SEGMENT */
-    uint32_t thread, tag, pool;   /* CONTEXT; pool: SEGMENT too */
+    uint32_t thread, tag, pool;   /* CONTEXT; pool: SEGMENT too. Outside a file: of each record */
 };
 
 /* A block allocated in the chunk. */

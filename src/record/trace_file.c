@@ -387,45 +387,43 @@ bool flw_trace_file_start(struct flw_trace_file *trace_file,
     uint32_t old;
     for (size_t i = 0; is_written && i < initial->count; i++) {
         const struct flw_initial_block *from = &initial->blocks[i];
-        struct flw_trace_block block = {.address = from->address,
-                                        .size_bytes = from->size_bytes,
-                                        .stream = (uint16_t)from->stream};
-        struct flw_trace_context context = {.tag = from->tag, .pool = from->pool};
+        struct flw_record block = {.op = FLW_RECORD_BLOCK,
+                                   .address = from->address,
+                                   .size_bytes = from->size_bytes,
+                                   .stream = from->stream,
+                                   .tag = from->tag,
+                                   .pool = from->pool,
+                                   FLW_RECORD_UNSET};
         is_written = remember_block(trace_file, from->address, &old) &&
-                     flw_ftrace_writer_add_block(trace_file->writer, &block, &context);
+                     flw_ftrace_writer_add(trace_file->writer, block);
     }
     return is_written || fail(trace_file);
 }
 
-/* Return the details of an event without a block. */
-static void tell_detail(const struct flw_merge_record *record, struct flw_trace_event *event,
-                        struct flw_trace_detail *detail, struct flw_trace_context *context)
+/* Set the details of an event without a block. */
+static void set_detail(const struct flw_merge_record *record, struct flw_record *event)
 {
-    *detail = (struct flw_trace_detail){.free_bytes = FLW_TRACE_UNKNOWN,
-                                        .largest_bytes = FLW_TRACE_UNKNOWN,
-                                        .name = FLW_TRACE_NO_NAME};
+    event->address = 0;
     switch (record->op) {
     case FLW_TRACE_OOM:
-        detail->free_bytes = record->address;
-        detail->largest_bytes = record->tag == UINT32_MAX
-                                    ? FLW_TRACE_UNKNOWN
-                                    : (uint64_t)record->tag << FLW_RING_HOLE_LOG2;
-        event->address = 0;
-        context->tag = 0;
+        event->free_bytes = record->address;
+        event->largest_bytes = record->tag == UINT32_MAX
+                                   ? FLW_TRACE_UNKNOWN
+                                   : (uint64_t)record->tag << FLW_RING_HOLE_LOG2;
+        event->tag = 0;
         break;
     case FLW_TRACE_MARK:
     case FLW_TRACE_PHASE_BEGIN:
     case FLW_TRACE_PHASE_END:
-        detail->name = (uint32_t)record->address;
-        event->address = 0;
+        event->name = (uint32_t)record->address;
         event->size_bytes = 0;
         break;
     case FLW_TRACE_DROP:
-        detail->lost_count = record->size_bytes;
-        event->address = 0;
+        event->lost_count = record->size_bytes;
         event->size_bytes = 0;
         break;
     default:
+        event->address = record->address;
         break;
     }
 }
@@ -448,24 +446,24 @@ static bool set_stack(struct flw_trace_file *trace_file, const struct flw_merge_
 static bool put(struct flw_trace_file *trace_file, const struct flw_merge_record *record,
                 enum flw_trace_op op, uint32_t block)
 {
-    bool has_block = flw_trace_op_has_block((uint8_t)op);
-    struct flw_trace_detail detail;
-    struct flw_trace_context context = {
-        .thread = record->thread, .tag = record->tag, .pool = record->pool};
-    struct flw_trace_event event = {.time_ns = trace_file->last_ns,
-                                    .address = record->address,
-                                    .size_bytes = record->size_bytes,
-                                    .block = block,
-                                    .stream = (uint16_t)record->stream,
-                                    .op = (uint8_t)op};
-    if (!has_block) {
-        tell_detail(record, &event, &detail, &context);
+    struct flw_record event = {.op = flw_record_op_of((uint8_t)op),
+                               .time = trace_file->last_ns,
+                               .address = record->address,
+                               .size_bytes = record->size_bytes,
+                               .stream = (uint16_t)record->stream,
+                               .thread = record->thread,
+                               .tag = record->tag,
+                               .pool = record->pool,
+                               FLW_RECORD_UNSET};
+    if (flw_trace_op_has_block((uint8_t)op)) {
+        event.block = block;
+    } else {
+        set_detail(record, &event);
     }
     if ((op == FLW_TRACE_ALLOC || op == FLW_TRACE_OOM) && !set_stack(trace_file, record)) {
         return false;
     }
-    return flw_ftrace_writer_add_event(trace_file->writer, &event, has_block ? NULL : &detail,
-                                       &context);
+    return flw_ftrace_writer_add(trace_file->writer, event);
 }
 
 static bool take_block_record(struct flw_trace_file *trace_file,

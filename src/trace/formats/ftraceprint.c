@@ -8,6 +8,7 @@
 #include "record/addressmap.h"
 #include "trace/formats/formats.h"
 #include "trace/formats/ftrace.h"
+#include "trace/formats/reader.h"
 
 static bool write_file(void *context, const void *bytes, size_t count)
 {
@@ -101,55 +102,32 @@ static bool put_stack(void *context, const uint32_t *frames, size_t count)
     return flw_ftrace_writer_add_stack(w->to, frames, count);
 }
 
-/* Set the stack of the next record. */
-static bool set_stack(struct stack_writer *w, uint32_t stack)
+/* Number a text of a remark, given like the result: plus 1; 0: none. */
+static bool put_remark_text(struct stack_writer *w, uint32_t text, uint32_t *out)
 {
-    uint32_t number;
-    bool is_known = flw_stack_order_take(&w->order, stack, &number);
+    uint32_t number = 0;
+    bool is_put = text == 0 || put_text(w, text - 1, &number);
+    *out = text == 0 ? 0 : number + 1;
+    return is_put;
+}
+
+static bool put_record(void *context, const struct flw_record *record, uint32_t stack,
+                       const struct flw_trace_remark *remark)
+{
+    struct stack_writer *w = context;
+    uint32_t number, compile_context, user_metadata;
+    if (!flw_stack_order_take(&w->order, stack, &number)) {
+        return false;
+    }
     flw_ftrace_writer_set_stack(w->to, number);
-    return is_known;
-}
-
-/* Set the remark of all events from the next one on. */
-static bool set_remark(struct stack_writer *w, const struct flw_trace_remark *remark)
-{
-    uint32_t compile_context = 0, user_metadata = 0;
-    if (remark->compile_context != 0 &&
-        !put_text(w, remark->compile_context - 1, &compile_context)) {
-        return false;
+    if (remark != NULL) {
+        if (!put_remark_text(w, remark->compile_context, &compile_context) ||
+            !put_remark_text(w, remark->user_metadata, &user_metadata)) {
+            return false;
+        }
+        flw_ftrace_writer_set_remark(w->to, compile_context, user_metadata);
     }
-    if (remark->user_metadata != 0 && !put_text(w, remark->user_metadata - 1, &user_metadata)) {
-        return false;
-    }
-    flw_ftrace_writer_set_remark(w->to, remark->compile_context != 0 ? compile_context + 1 : 0,
-                                 remark->user_metadata != 0 ? user_metadata + 1 : 0);
-    return true;
-}
-
-/* ---- records ---- */
-
-static bool add_records(struct stack_writer *w, const struct flw_trace *trace)
-{
-    struct flw_trace_walk walk = {0};
-    bool is_added = true;
-    for (size_t i = 0; is_added && i < trace->segment_count; i++) {
-        is_added = set_stack(w, trace->segments[i].stack) &&
-                   flw_ftrace_writer_add_segment(w->to, &trace->segments[i]);
-    }
-    for (size_t i = 0; is_added && i < trace->initial_count; i++) {
-        is_added = set_stack(w, flw_trace_stack(trace, i)) &&
-                   flw_ftrace_writer_add_block(w->to, &trace->blocks[i],
-                                               flw_trace_walk_context(trace, &walk, i));
-    }
-    for (size_t i = 0; is_added && i < trace->event_count; i++) {
-        size_t record = trace->initial_count + i;
-        is_added = set_stack(w, flw_trace_stack(trace, record)) &&
-                   set_remark(w, flw_trace_walk_remark(trace, &walk, record)) &&
-                   flw_ftrace_writer_add_event(w->to, &trace->events[i],
-                                               flw_trace_walk_detail(trace, &walk, i),
-                                               flw_trace_walk_context(trace, &walk, record));
-    }
-    return is_added;
+    return flw_ftrace_writer_add(w->to, *record);
 }
 
 static bool add_all(struct flw_ftrace_writer *to, const struct flw_trace *trace)
@@ -161,7 +139,7 @@ static bool add_all(struct flw_ftrace_writer *to, const struct flw_trace *trace)
                                        .put_stack = put_stack,
                                        .context = &w}};
     bool is_added = flw_stack_order_begin(&w.order) && add_heads(to, trace) &&
-                    add_records(&w, trace) && flw_ftrace_writer_end(to);
+                    flw_trace_put_records(trace, put_record, &w) && flw_ftrace_writer_end(to);
     flw_stack_order_finish(&w.order);
     flw_addressmap_finish(&w.texts);
     return is_added;

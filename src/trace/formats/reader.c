@@ -119,3 +119,35 @@ void flw_reader_end(struct flw_reader *reader, bool is_whole, struct flw_trace *
     flw_notes_finish(&reader->notes);
     free(reader->stages);
 }
+
+/* ---- printing ---- */
+
+bool flw_trace_put_records(const struct flw_trace *trace,
+                           bool (*put)(void *context, const struct flw_record *record,
+                                       uint32_t stack, const struct flw_trace_remark *remark),
+                           void *context)
+{
+    struct flw_trace_walk walk = {0};
+    bool goes_on = true;
+    for (size_t i = 0; goes_on && i < trace->segment_count; i++) {
+        struct flw_record record = flw_record_of_segment(&trace->segments[i]);
+        goes_on = put(context, &record, trace->segments[i].stack, NULL);
+    }
+    for (size_t i = 0; goes_on && i < trace->initial_count + trace->event_count; i++) {
+        size_t event = i - trace->initial_count;
+        struct flw_record record =
+            i < trace->initial_count
+                ? flw_record_of_block(&trace->blocks[i], i)
+                : flw_record_of_event(&trace->events[event],
+                                      flw_trace_walk_detail(trace, &walk, event));
+        const struct flw_trace_context *caller = flw_trace_walk_context(trace, &walk, i);
+        record.thread = caller->thread;
+        record.tag = caller->tag;
+        record.pool = caller->pool;
+        size_t remarks = walk.next_remark;
+        const struct flw_trace_remark *remark = flw_trace_walk_remark(trace, &walk, i);
+        goes_on = put(context, &record, flw_trace_stack(trace, i),
+                      walk.next_remark > remarks ? remark : NULL);
+    }
+    return goes_on;
+}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the state that the readers of our two forms share: the trace so far, and the life of each block.
- * Does not: read a form, or write messages.
+ * Owns: the state that the readers of our two forms share: the trace so far, and the life of each block; and the walk
+ * over all records that their printers share.
+ * Does not: read or print a form, or write messages.
  *
  * INVARIANT: stages[] has an element for each block of the trace.
  */
@@ -36,5 +37,12 @@ const char *flw_reader_check(struct flw_reader *reader);
 
 /* End the build. If is_whole, the caller owns *out_trace; else *out_trace is NULL. Everything else is released. */
 void flw_reader_end(struct flw_reader *reader, bool is_whole, struct flw_trace **out_trace);
+
+/* Call `put` with each segment and block of the start and each event, in order, with the stack, and the remark if that
+ * changes here, else NULL. Returns false as soon as `put` does. */
+bool flw_trace_put_records(const struct flw_trace *trace,
+                           bool (*put)(void *context, const struct flw_record *record,
+                                       uint32_t stack, const struct flw_trace_remark *remark),
+                           void *context);
 
 #endif

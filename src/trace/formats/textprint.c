@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "trace/formats/formats.h"
+#include "trace/formats/reader.h"
 #include "trace/formats/text.h"
 
 #define LONG(op) [FLW_RECORD_LONG_FIRST + FLW_TRACE_##op]
@@ -57,7 +58,6 @@ const struct flw_text_column flw_text_columns[1 + 'z'] = {
 struct printer {
     const struct flw_trace *trace;
     FILE *file;
-    struct flw_trace_walk walk;
     struct flw_stack_order order;
 };
 
@@ -118,12 +118,8 @@ static bool print_stack(void *context, const uint32_t *frames, size_t count)
     return true;
 }
 
-static void print_remark(struct printer *p, size_t record)
+static void print_remark(const struct printer *p, const struct flw_trace_remark *remark)
 {
-    const struct flw_trace_remark *remark = flw_trace_walk_remark(p->trace, &p->walk, record);
-    if (remark->record != record || p->walk.next_remark == 0) {
-        return;
-    }
     const uint32_t texts[] = {remark->compile_context, remark->user_metadata};
     putc('V', p->file);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -161,11 +157,16 @@ static void print_column(const struct printer *p, const struct flw_text_column *
     }
 }
 
-/* Print a record, after the stack if that is new. */
-static void print_record(struct printer *p, const struct flw_record *record, uint32_t stack)
+/* Print a record, after its remark and its stack if those are new. */
+static bool print_record(void *context, const struct flw_record *record, uint32_t stack,
+                         const struct flw_trace_remark *remark)
 {
+    struct printer *p = context;
     const struct flw_text_form *form = &flw_text_forms[record->op];
     uint32_t number;
+    if (remark != NULL) {
+        print_remark(p, remark);
+    }
     flw_stack_order_take(&p->order, stack, &number);
     fputs(form->letters, p->file);
     print_number(p->file, " ", record->time);
@@ -180,31 +181,7 @@ static void print_record(struct printer *p, const struct flw_record *record, uin
         fprintf(p->file, " \"%s\"", p->trace->names[record->name]);
     }
     putc('\n', p->file);
-}
-
-static void print_records(struct printer *p)
-{
-    const struct flw_trace *trace = p->trace;
-    for (size_t i = 0; i < trace->segment_count; i++) {
-        struct flw_record record = flw_record_of_segment(&trace->segments[i]);
-        print_record(p, &record, trace->segments[i].stack);
-    }
-    for (size_t i = 0; i < trace->initial_count + trace->event_count; i++) {
-        struct flw_record record;
-        if (i < trace->initial_count) {
-            record = flw_record_of_block(&trace->blocks[i], i);
-        } else {
-            size_t event = i - trace->initial_count;
-            record = flw_record_of_event(&trace->events[event],
-                                         flw_trace_walk_detail(trace, &p->walk, event));
-            print_remark(p, i);
-        }
-        const struct flw_trace_context *context = flw_trace_walk_context(trace, &p->walk, i);
-        record.thread = context->thread;
-        record.tag = context->tag;
-        record.pool = context->pool;
-        print_record(p, &record, flw_trace_stack(trace, i));
-    }
+    return true;
 }
 
 static void print_header(const struct flw_trace *trace, FILE *file)
@@ -238,7 +215,7 @@ const char *flw_text_print(const struct flw_trace *trace, FILE *file)
     bool has_memory = flw_stack_order_begin(&p.order);
     if (has_memory) {
         print_header(trace, file);
-        print_records(&p);
+        flw_trace_put_records(trace, print_record, &p);
     }
     flw_stack_order_finish(&p.order);
     return has_memory ? NULL : FLW_TRACE_NO_MEMORY;

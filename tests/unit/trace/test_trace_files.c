@@ -460,16 +460,19 @@ TEST(nothing_written_is_empty_and_what_is_abandoned_nothing)
 static void write_without_end(const char *path, int report)
 {
     struct flw_ftrace_settings settings = {.has_times = true, .step_ns = 1};
-    struct flw_trace_context context = {.tag = 1};
     FILE *file = fopen(path, "wx");
     struct flw_ftrace_sink sink = flw_ftrace_file_sink(file);
     struct flw_ftrace_writer *w = file != NULL ? flw_ftrace_writer_create(&sink, &settings) : NULL;
     bool goes_on = w != NULL && flw_ftrace_writer_add_stream(w, 0);
     for (uint32_t i = 0; goes_on; i++) {
-        struct flw_trace_event event = {
-            .time_ns = i, .size_bytes = 64, .block = i / 2, .op = i % 2 ? FLW_TRACE_FREE : 0};
+        struct flw_record event = {.op = i % 2 ? FLW_TRACE_FREE : FLW_TRACE_ALLOC,
+                                   .time = i,
+                                   .size_bytes = 64,
+                                   .block = i / 2,
+                                   .tag = 1,
+                                   FLW_RECORD_UNSET};
         uint64_t safe_count = i + 1;
-        goes_on = flw_ftrace_writer_add_event(w, &event, NULL, &context) &&
+        goes_on = flw_ftrace_writer_add(w, event) &&
                   (i % 1000 != 0 ||
                    (flw_ftrace_writer_flush(w) &&
                     write(report, &safe_count, sizeof(safe_count)) == (ssize_t)sizeof(safe_count)));

@@ -450,23 +450,24 @@ TEST(what_was_flushed_can_be_read_while_writing_goes_on)
     FILE *wanted = open_memstream(&text.at, &text.count);
     struct flw_ftrace_sink sink = flw_ftrace_file_sink(file);
     struct flw_ftrace_writer *w = flw_ftrace_writer_create(&sink, &settings);
-    struct flw_trace_context context = {.thread = 4};
     assert_true(w != NULL && flw_ftrace_writer_add_stream(w, 9));
     for (uint32_t i = 0; i < 100; i++) {
         char name[16];
         snprintf(name, sizeof(name), "phase %u", i);
-        struct flw_trace_event event = {.time_ns = 1000 * i + i / 50, /* no longer on the step */
-                                        .size_bytes = 64,
-                                        .block = i};
-        struct flw_trace_event mark = {
-            .time_ns = event.time_ns, .block = UINT32_MAX, .op = FLW_TRACE_MARK};
-        struct flw_trace_detail detail = {
-            .free_bytes = UINT64_MAX, .largest_bytes = UINT64_MAX, .name = i};
-        context.tag = 1 + i / 10;
-        assert_true(flw_ftrace_writer_add_name(w, name) &&
-                    flw_ftrace_writer_add_event(w, &event, NULL, &context) &&
-                    flw_ftrace_writer_add_event(w, &mark, &detail, &context) &&
-                    flw_ftrace_writer_flush(w));
+        struct flw_record event = {.time = 1000 * i + i / 50, /* no longer on the step */
+                                   .size_bytes = 64,
+                                   .block = i,
+                                   .thread = 4,
+                                   .tag = 1 + i / 10,
+                                   FLW_RECORD_UNSET};
+        struct flw_record mark = {.op = flw_record_op_of(FLW_TRACE_MARK),
+                                  .time = event.time,
+                                  .thread = 4,
+                                  .tag = event.tag,
+                                  FLW_RECORD_UNSET};
+        mark.name = i;
+        assert_true(flw_ftrace_writer_add_name(w, name) && flw_ftrace_writer_add(w, event) &&
+                    flw_ftrace_writer_add(w, mark) && flw_ftrace_writer_flush(w));
         struct flw_trace *part = read_good(bytes.at, bytes.count);
         flw_test_expect_in(part->truncation, "without its end chunk");
         fprintf(wanted, "A %u %u 64 0 thread=4 tag=%u\n", 1000 * i + i / 50, i, 1 + i / 10);
@@ -474,8 +475,12 @@ TEST(what_was_flushed_can_be_read_while_writing_goes_on)
         fflush(wanted);
         expect_records(part, text.at);
     }
-    struct flw_trace_event early = {.time_ns = 5, .block = UINT32_MAX, .op = FLW_TRACE_EMPTY_CACHE};
-    assert_true(flw_ftrace_writer_add_event(w, &early, NULL, &context) && flw_ftrace_writer_end(w));
+    struct flw_record early = {.op = flw_record_op_of(FLW_TRACE_EMPTY_CACHE),
+                               .time = 5,
+                               .thread = 4,
+                               .tag = 10,
+                               FLW_RECORD_UNSET};
+    assert_true(flw_ftrace_writer_add(w, early) && flw_ftrace_writer_end(w));
     flw_ftrace_writer_destroy(w);
     fputs("X 99001 thread=4 tag=10\n", wanted);
     assert_true(fclose(file) == 0 && fclose(wanted) == 0);
