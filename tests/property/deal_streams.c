@@ -32,7 +32,7 @@ static void deal(struct flw_trace *trace, size_t streams)
         }
     }
     trace->event_count = kept;
-    trace->segment_count = trace->detail_count = trace->context_count = trace->name_count = 0;
+    trace->segment_count = trace->detail_count = trace->context_count = trace->names.count = 0;
     trace->has_segments = false;
     trace->recorded_peak_reserved_bytes = trace->recorded_initial_reserved_bytes = 0;
     trace->recorded_segment_calls = 0;
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
     }
     static uint64_t handles[STREAMS_MAX];
     uint64_t *recorded = trace->streams;
-    size_t recorded_count = trace->stream_count, name_count = trace->name_count;
+    size_t recorded_count = trace->stream_count;
     for (size_t i = 0; i < streams; i++) {
         handles[i] = i;
     }
@@ -67,7 +67,6 @@ int main(int argc, char **argv)
     }
     trace->streams = recorded;
     trace->stream_count = recorded_count;
-    trace->name_count = name_count; /* freed with the trace */
     flw_trace_destroy(trace);
     return is_written ? 0 : 1;
 }

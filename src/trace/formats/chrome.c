@@ -137,7 +137,7 @@ static void print_stack(struct writer *w, uint32_t stack)
     uint32_t number;
     flw_json_key(&w->out, "Call stack");
     for (char before = '"'; flw_stacks_next(&walk, &number); before = ';') {
-        const struct flw_frame *frame = &stacks->frames[number];
+        const struct flw_frame *frame = flw_stacks_frame(stacks, number);
         const char *source = flw_stacks_text(stacks, frame->file);
         putc(before, file);
         if (*source != '\0') {

@@ -58,8 +58,8 @@ static bool add_heads(struct flw_ftrace_writer *w, const struct flw_trace *trace
     for (size_t i = 0; is_added && i < trace->stream_count; i++) {
         is_added = flw_ftrace_writer_add_stream(w, trace->streams[i]);
     }
-    for (size_t i = 0; is_added && i < trace->name_count; i++) {
-        is_added = flw_ftrace_writer_add_name(w, trace->names[i]);
+    for (uint32_t i = 0; is_added && i < trace->names.count; i++) {
+        is_added = flw_ftrace_writer_add_name(w, flw_intern_text(&trace->names, i));
     }
     return is_added;
 }

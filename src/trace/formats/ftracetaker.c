@@ -156,7 +156,7 @@ static void read_name(struct flw_ftracereader *r, struct flw_wire_in body)
     CHECK(r, flw_trace_is_name((const char *)body.at, bytes),
           "a name is empty, too long or not printable");
     TRY(r, FLW_ARRAY_FITS(names->at, names->count, names->room));
-    TRY(r, flw_build_add_name(&r->to.build, (const char *)body.at, bytes, &names->at[number]));
+    TRY(r, flw_intern_add_text(&r->to.build.trace->names, body.at, bytes, &names->at[number]));
     names->count += !r->has_stopped && number == names->count;
 }
 
@@ -168,7 +168,7 @@ static void read_text(struct flw_ftracereader *r, struct flw_wire_in body)
     size_t bytes = (size_t)(body.end - body.at);
     CHECK(r, is_numbered && bytes <= FLW_STACK_TEXT_BYTES && memchr(body.at, '\0', bytes) == NULL,
           "a text of a frame has no number, a zero byte or over %d", FLW_STACK_TEXT_BYTES);
-    TRY(r, flw_stacks_add_text(&r->to.build.trace->stacks, body.at, bytes, &text));
+    TRY(r, flw_intern_add_text(&r->to.build.trace->stacks.texts, body.at, bytes, &text));
     add_number(r, &r->texts, number, text, "text");
 }
 
@@ -182,7 +182,7 @@ static void read_frame(struct flw_ftracereader *r, struct flw_wire_in body)
                               .file = find_number(r, &r->texts, values[2], "text"),
                               .line = (uint32_t)values[3]};
     if (frame.function != LOST && frame.file != LOST) {
-        TRY(r, flw_stacks_put_frame(&r->to.build.trace->stacks, &frame, &number));
+        TRY(r, flw_intern_add(&r->to.build.trace->stacks.frames, &frame, sizeof frame, &number));
     }
     add_number(r, &r->frames, values[0], number, "frame");
 }

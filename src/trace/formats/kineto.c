@@ -241,15 +241,11 @@ static bool check_record(struct import *import, const struct record *record)
 /* Find the thread of an event; NO_THREAD if the file has none. Returns false if memory runs out. */
 static bool find_thread(struct import *import, const struct record *record, uint32_t *out_thread)
 {
-    struct flw_intern_pair pair = {record->values[KEY_PROCESS], record->values[KEY_THREAD]};
-    uint64_t number = NO_THREAD;
+    const uint64_t pair[] = {record->values[KEY_PROCESS], record->values[KEY_THREAD]};
     bool is_known =
         record->states[KEY_PROCESS] == STATE_WHOLE && record->states[KEY_THREAD] == STATE_WHOLE;
-    if (is_known && !flw_intern_add_pair(&import->threads, pair, &number)) {
-        return false;
-    }
-    *out_thread = (uint32_t)flw_min(number, NO_THREAD);
-    return true;
+    *out_thread = NO_THREAD;
+    return !is_known || flw_intern_add(&import->threads, pair, sizeof pair, out_thread);
 }
 
 /* Add a slice, unless name, time, duration or thread is missing. Returns false if memory runs out. */

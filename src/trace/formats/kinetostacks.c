@@ -43,7 +43,7 @@ static void cut_address(char *text)
 static bool add_text(struct flw_kinetostacks *slices, const char *text, size_t bytes, uint32_t *out)
 {
     bytes = bytes < FLW_STACK_TEXT_BYTES ? bytes : FLW_STACK_TEXT_BYTES;
-    return flw_stacks_add_text(slices->stacks, text, bytes, out);
+    return flw_intern_add_text(&slices->stacks->texts, text, bytes, out);
 }
 
 static bool add_frame(struct flw_kinetostacks *slices, char *text, uint32_t *out_frame)
@@ -59,7 +59,7 @@ static bool add_frame(struct flw_kinetostacks *slices, char *text, uint32_t *out
     }
     return add_text(slices, function, strlen(function), &frame.function) &&
            add_text(slices, text, (size_t)(file_end - text), &frame.file) &&
-           flw_stacks_put_frame(slices->stacks, &frame, out_frame);
+           flw_intern_add(&slices->stacks->frames, &frame, sizeof frame, out_frame);
 }
 
 bool flw_kinetostacks_add_place(struct flw_kinetostacks *slices, char *text, uint32_t *out_file,
@@ -149,13 +149,13 @@ void flw_kinetostacks_begin(struct flw_kinetostacks *slices)
 static bool place_frame(struct flw_kinetostacks *slices, const struct flw_kineto_slice *slice,
                         const struct flw_kineto_slice *called, uint32_t *out_frame)
 {
-    struct flw_frame frame = slices->stacks->frames[slice->frame];
+    struct flw_frame frame = *flw_stacks_frame(slices->stacks, slice->frame);
     *out_frame = slice->frame;
     if (called == NULL || called->caller_line == 0 || called->caller_file != frame.file) {
         return true;
     }
     frame.line = called->caller_line;
-    return flw_stacks_put_frame(slices->stacks, &frame, out_frame);
+    return flw_intern_add(&slices->stacks->frames, &frame, sizeof frame, out_frame);
 }
 
 bool flw_kinetostacks_find(struct flw_kinetostacks *slices, uint32_t thread, uint64_t time_ns,

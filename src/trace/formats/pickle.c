@@ -236,10 +236,11 @@ static bool run_tuple_of(struct machine *m, uint64_t count)
         items[1].kind != FLW_PICKLE_UNSIGNED) {
         return run_absent(m, 0);
     }
-    struct flw_intern_pair numbers = {items[0].bits, items[1].bits};
-    uint64_t pair;
-    return flw_intern_add_pair(&m->kept->intern, numbers, &pair) ? push(m, pair, FLW_PICKLE_PAIR)
-                                                                 : fail(m, FLW_PICKLE_NO_MEMORY);
+    struct flw_pickle_pair numbers = {items[0].bits, items[1].bits};
+    uint32_t pair;
+    return flw_intern_add(&m->kept->pairs, &numbers, sizeof numbers, &pair)
+               ? push(m, pair, FLW_PICKLE_PAIR)
+               : fail(m, FLW_PICKLE_NO_MEMORY);
 }
 
 static bool run_tuple(struct machine *m, uint64_t unused)
@@ -283,13 +284,13 @@ static bool run_long(struct machine *m, uint64_t count)
 
 static bool push_text(struct machine *m, const unsigned char *bytes, size_t count)
 {
-    uint64_t text;
+    uint32_t text;
     for (uint32_t i = 0; i < WORD_COUNT; i++) {
         if (word_bytes[i] == count && memcmp(words[i], bytes, count) == 0) {
             return push(m, i, FLW_PICKLE_WORD);
         }
     }
-    return flw_intern_add_text(&m->kept->intern, bytes, count, &text)
+    return flw_intern_add_text(&m->kept->texts, bytes, count, &text)
                ? push(m, text, FLW_PICKLE_TEXT)
                : fail(m, FLW_PICKLE_NO_MEMORY);
 }

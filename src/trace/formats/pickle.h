@@ -32,8 +32,8 @@ enum flw_pickle_kind {
     FLW_PICKLE_WORD,     /* a string that is a word; bits: the number */
     FLW_PICKLE_UNSIGNED, /* bits: the number, from 0 */
     FLW_PICKLE_NEGATIVE, /* bits: two's complement */
-    FLW_PICKLE_TEXT,     /* a string that is no word; bits: the number in the intern */
-    FLW_PICKLE_PAIR,     /* a tuple of two numbers; bits: the number in the intern */
+    FLW_PICKLE_TEXT,     /* a string that is no word; bits: the number among the texts */
+    FLW_PICKLE_PAIR,     /* a tuple of two numbers; bits: the number among the pairs */
     FLW_PICKLE_DICT,     /* bits: node */
     FLW_PICKLE_LIST      /* bits: node */
 };
@@ -41,6 +41,10 @@ enum flw_pickle_kind {
 struct flw_pickle_value {
     uint64_t bits;
     uint32_t kind; /* enum flw_pickle_kind */
+};
+
+struct flw_pickle_pair {
+    uint64_t first, second;
 };
 
 /* Values of a dict, by word. */
@@ -61,7 +65,7 @@ struct flw_pickle_list {
 struct flw_pickle {
     struct flw_pickle_value root;
     uint64_t rest_bytes; /* of the file, after the pickle */
-    struct flw_intern intern;
+    struct flw_intern texts, pairs;
     struct flw_stacks stacks;
 
     /* The rest is pickle_values.c's. */
@@ -76,7 +80,7 @@ struct flw_pickle {
     size_t byte_count, byte_room;
     struct flw_intern shapes; /* of dicts: 2 bytes a value: word + 1; width and kind + 1 */
     char shape[2 * WORD_COUNT + 1];
-    uint64_t shape_number; /* of `shape`, the last one */
+    uint32_t shape_number; /* of `shape`, the last one */
 };
 
 /* Read to the end of the input. Returns false if that fails: nothing is held; see the input's message. */
@@ -114,7 +118,7 @@ static inline bool flw_pickle_is_true(struct flw_pickle_value value)
 static inline const char *flw_pickle_text(const struct flw_pickle *pickle,
                                           struct flw_pickle_value value)
 {
-    return value.kind == FLW_PICKLE_TEXT   ? flw_intern_text(&pickle->intern, value.bits)
+    return value.kind == FLW_PICKLE_TEXT   ? flw_intern_text(&pickle->texts, (uint32_t)value.bits)
            : value.kind == FLW_PICKLE_WORD ? words[value.bits]
                                            : NULL;
 }

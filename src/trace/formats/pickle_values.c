@@ -222,7 +222,8 @@ void flw_pickle_finish(struct flw_pickle *pickle)
     flw_largearray_free(pickle->lists, pickle->list_room, sizeof *pickle->lists);
     flw_largearray_free(pickle->items, pickle->item_room, sizeof *pickle->items);
     flw_largearray_free(pickle->bytes, pickle->byte_room, 1);
-    flw_intern_finish(&pickle->intern);
+    flw_intern_finish(&pickle->texts);
+    flw_intern_finish(&pickle->pairs);
     flw_intern_finish(&pickle->shapes);
     flw_stacks_finish(&pickle->stacks);
     *pickle = (struct flw_pickle){0};
@@ -254,7 +255,8 @@ void flw_pickle_open(const struct flw_pickle *pickle, struct flw_pickle_value di
             break;
         }
     }
-    for (const char *pair = flw_intern_text(&pickle->shapes, number); *pair != '\0'; pair += 2) {
+    for (const char *pair = flw_intern_text(&pickle->shapes, (uint32_t)number); *pair != '\0';
+         pair += 2) {
         unsigned word = (unsigned)*pair - 1, width = (unsigned char)pair[1] >> WIDTH_SHIFT;
         uint64_t bits;
         memcpy(&bits, at, sizeof bits);

@@ -7,18 +7,19 @@
 #include <stdlib.h>
 
 #include "base/compare.h"
+#include "trace/formats/pickle.h"
 
 /* ---- renumbering ---- */
 
 struct place {
-    struct flw_intern_pair pair;
+    struct flw_pickle_pair pair;
     size_t index; /* number of the pair */
 };
 
 static int compare_places(const void *a, const void *b)
 {
-    const struct flw_intern_pair *x = &((const struct place *)a)->pair;
-    const struct flw_intern_pair *y = &((const struct place *)b)->pair;
+    const struct flw_pickle_pair *x = &((const struct place *)a)->pair;
+    const struct flw_pickle_pair *y = &((const struct place *)b)->pair;
     int order = flw_compare_u64(&x->first, &y->first);
     return order != 0 ? order : flw_compare_u64(&x->second, &y->second);
 }
@@ -43,15 +44,16 @@ static void map_pools(struct flw_history *history, struct flw_trace *trace, uint
 static bool number_pools(struct flw_history *history, struct flw_trace *trace,
                          const struct flw_intern *pairs)
 {
-    uint32_t *numbers = calloc(pairs->pair_count + 1, sizeof(*numbers)), next = 0;
-    struct place *places = calloc(pairs->pair_count + 1, sizeof(*places));
+    uint32_t *numbers = calloc(pairs->count + 1, sizeof(*numbers)), next = 0;
+    struct place *places = calloc(pairs->count + 1, sizeof(*places));
     bool has_memory = numbers != NULL && places != NULL;
     if (has_memory) {
         size_t count = 0;
         map_pools(history, trace, numbers, true);
-        for (size_t i = 0; i < pairs->pair_count; i++) {
+        const struct flw_pickle_pair *list = (const void *)pairs->bytes;
+        for (size_t i = 0; i < pairs->count; i++) {
             if (numbers[i + 1] != 0) {
-                places[count++] = (struct place){pairs->pairs[i], i};
+                places[count++] = (struct place){list[i], i};
             }
         }
         qsort(places, count, sizeof(*places), compare_places);

@@ -7,7 +7,6 @@
 #define FLW_TRACE_FORMATS_POOLIDS_H
 
 #include "trace/trace/history.h"
-#include "trace/trace/intern.h"
 
 /* Renumber the pools of a recording (flw_history_resolve). Before: each pool is the number of the pair plus 1, or 0 if unknown. After: used
  * pools are numbered from 1 in the order of their pairs; (0, 0) is the common pool, 0.

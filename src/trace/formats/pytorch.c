@@ -239,13 +239,15 @@ static uint32_t name_of(struct import *import, struct flw_pickle_value dict)
     char name[FLW_TRACE_NAME_BYTES + 1] = "unnamed";
     const char *text = flw_pickle_text(&import->pickle, get(import, dict, WORD_NAME));
     size_t bytes = text == NULL ? 0 : flw_pickle_cut_text(text, strlen(text), FLW_TRACE_NAME_BYTES);
-    uint32_t number = FLW_TRACE_NO_NAME;
+    uint32_t number;
     for (size_t i = 0; i < bytes; i++) {
         bool is_printable = (unsigned char)text[i] >= 0x20 && text[i] != 0x7F;
         name[i] = is_printable ? text[i] : '?';
     }
-    flw_build_add_name(&import->build, name, bytes > 0 ? bytes : strlen(name), &number);
-    return number;
+    return flw_intern_add_text(&import->build.trace->names, name, bytes > 0 ? bytes : strlen(name),
+                               &number)
+               ? number
+               : FLW_TRACE_NO_NAME;
 }
 
 /* Read an annotation. Stages other than begin and end belong to no phase. */
@@ -342,8 +344,8 @@ static uint32_t get_remark(struct import *import, struct flw_pickle_value dict, 
         const char *text = flw_pickle_text(&import->pickle, value);
         *last = (struct remark){value, 0};
         if (text != NULL) {
-            check_memory(import, flw_stacks_add_text(&import->pickle.stacks, text, strlen(text),
-                                                     &last->text));
+            check_memory(import, flw_intern_add_text(&import->pickle.stacks.texts, text,
+                                                     strlen(text), &last->text));
             last->text++;
         }
     }
@@ -566,7 +568,7 @@ static bool import_snapshot(struct import *import, int device)
     }
     if (import->input->failed ||
         !check_memory(import, flw_poolids_renumber(&import->history, &import->build,
-                                                   &import->pickle.intern, import->has_pools) &&
+                                                   &import->pickle.pairs, import->has_pools) &&
                                   begin_notes(import) && fill_trace(import, trace))) {
         return false;
     }

@@ -160,7 +160,7 @@ static void put_stacks_text(struct writer *w, uint32_t text)
 
 static void put_frame(struct writer *w, uint32_t number)
 {
-    const struct flw_frame *frame = &w->trace->stacks.frames[number];
+    const struct flw_frame *frame = flw_stacks_frame(&w->trace->stacks, number);
     if (put_again(w, w->frame_places[number])) {
         return;
     }
@@ -442,8 +442,8 @@ const char *flw_pytorch_print(const struct flw_trace *trace, FILE *file)
 {
     struct writer w = {.trace = trace, .file = file};
     const char *reason = "no memory, or no 64-bit addresses for all its blocks";
-    w.stack_places = calloc(trace->stacks.stack_count + 1, sizeof *w.stack_places);
-    w.frame_places = calloc(trace->stacks.frame_count + 1, sizeof *w.frame_places);
+    w.stack_places = calloc(trace->stacks.lists.count + 1, sizeof *w.stack_places);
+    w.frame_places = calloc(trace->stacks.frames.count + 1, sizeof *w.frame_places);
     for (size_t i = 0; i < trace->context_count; i++) {
         w.has_pools |= trace->contexts[i].pool != 0;
     }

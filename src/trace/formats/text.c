@@ -104,7 +104,7 @@ static uint32_t take_text(struct reader *r)
     char text[FLW_STACK_TEXT_BYTES];
     uint32_t number = 0;
     size_t bytes = flw_line_take_text(&r->line, text, sizeof text);
-    CHECK(r, flw_stacks_add_text(&trace_of(r)->stacks, text, bytes, &number), NO_MEMORY);
+    CHECK(r, flw_intern_add_text(&trace_of(r)->stacks.texts, text, bytes, &number), NO_MEMORY);
     return number;
 }
 
@@ -112,7 +112,7 @@ static void read_frame(struct reader *r)
 {
     struct flw_stacks *stacks = &trace_of(r)->stacks;
     uint32_t number = 0;
-    size_t next = stacks->frame_count;
+    size_t next = stacks->frames.count;
     CHECK(r, r->new_stack == 0, "the record that has stack=%" PRIu32 " is to follow", r->new_stack);
     uint64_t line = flw_line_take_column(&r->line);
     CHECK(r, line <= UINT32_MAX, "no line of a file");
@@ -121,7 +121,7 @@ static void read_frame(struct reader *r)
     frame.function = take_text(r);
     flw_line_take_space(&r->line);
     frame.file = take_text(r);
-    CHECK(r, flw_stacks_put_frame(stacks, &frame, &number), NO_MEMORY);
+    CHECK(r, flw_intern_add(&stacks->frames, &frame, sizeof frame, &number), NO_MEMORY);
     CHECK(r, number == next, "the frame is frame %" PRIu32, number);
     flw_line_take_end(&r->line);
 }
@@ -129,19 +129,19 @@ static void read_frame(struct reader *r)
 /* True if each frame so far is in a stack, and each stack in a record. */
 static bool are_stacks_used(const struct reader *r)
 {
-    return r->new_stack == 0 && r->met_frames == trace_of(r)->stacks.frame_count;
+    return r->new_stack == 0 && r->met_frames == trace_of(r)->stacks.frames.count;
 }
 
 static void read_stack(struct reader *r)
 {
     struct flw_stacks *stacks = &trace_of(r)->stacks;
     uint32_t frames[FLW_STACK_DEPTH_MOST];
-    size_t count = 0, next = stacks->stack_count == 0 ? 1 : stacks->stack_count;
+    size_t count = 0, next = stacks->lists.count == 0 ? 1 : stacks->lists.count;
     do {
         uint64_t frame = flw_line_take_column(&r->line);
         CHECK(r, count < FLW_STACK_DEPTH_MOST, "a stack of more than %d frames",
               FLW_STACK_DEPTH_MOST);
-        CHECK(r, frame <= r->met_frames && frame < stacks->frame_count,
+        CHECK(r, frame <= r->met_frames && frame < stacks->frames.count,
               "frame %" PRIu64 " where %" PRIu32 " is the next new one", frame, r->met_frames);
         if (r->line.input->failed) {
             return;
@@ -164,7 +164,7 @@ static void take_stack(struct reader *r)
     }
     r->new_stack = r->new_stack == stack ? 0 : r->new_stack;
     CHECK(r, are_stacks_used(r), "what is said of a stack is not used by the record behind it");
-    CHECK(r, stack == 0 || stack < trace_of(r)->stacks.stack_count,
+    CHECK(r, stack == 0 || stack < trace_of(r)->stacks.lists.count,
           "stack %" PRIu64 " is not there yet", stack);
     r->to.stack = (uint32_t)stack;
 }
@@ -303,7 +303,7 @@ static void take_name(struct reader *r, struct flw_record *record)
                       FLW_TRACE_NAME_BYTES);
         return;
     }
-    CHECK(r, flw_build_add_name(&r->to.build, name, bytes - 1, &record->name), NO_MEMORY);
+    CHECK(r, flw_intern_add_text(&trace_of(r)->names, name, bytes - 1, &record->name), NO_MEMORY);
 }
 
 /* Check a whole record against the records before it. */

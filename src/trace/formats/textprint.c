@@ -178,7 +178,7 @@ static bool print_record(void *context, const struct flw_record *record, uint32_
         print_number(p->file, " stack=", number);
     }
     if (record->name != FLW_TRACE_NO_NAME) {
-        fprintf(p->file, " \"%s\"", p->trace->names[record->name]);
+        fprintf(p->file, " \"%s\"", flw_intern_text(&p->trace->names, record->name));
     }
     putc('\n', p->file);
     return true;

@@ -109,7 +109,7 @@ static void mark(struct flw_gen *gen, enum flw_trace_op op, const char *name)
     struct flw_trace_detail detail = flw_build_no_detail();
     add_event(gen, op, FLW_GEN_NO_BLOCK, 0);
     if (name != NULL && !gen->has_failed &&
-        (!flw_build_add_name(&gen->build, name, strlen(name), &detail.name) ||
+        (!flw_intern_add_text(&gen->build.trace->names, name, strlen(name), &detail.name) ||
          !flw_build_add_detail(&gen->build, detail))) {
         flw_gen_fail(gen, FLW_GEN_NO_MEMORY);
     }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "record/array.h"
-#include "trace/trace/intern.h"
 #include "trace/trace/largearray.h"
 
 bool flw_build_init(struct flw_build *build, const char *source, const char *format)
@@ -69,32 +68,6 @@ bool flw_build_add_stream(struct flw_build *build, uint64_t handle, uint16_t *ou
            FLW_ARRAY_FITS(trace->streams, trace->stream_count, build->stream_room) &&
            flw_addressmap_put(&build->streams, handle, (uint32_t)trace->stream_count) &&
            FLW_ARRAY_ADD(trace->streams, trace->stream_count, build->stream_room, handle);
-}
-
-bool flw_build_add_name(struct flw_build *build, const char *name, size_t bytes, uint32_t *out_name)
-{
-    struct flw_trace *trace = build->trace;
-    uint64_t hash = flw_intern_hash(name, bytes);
-    uint32_t known;
-    while ((known = flw_addressmap_find(&build->names, hash)) != FLW_ADDRESSMAP_ABSENT) {
-        if (strlen(trace->names[known]) == bytes && memcmp(trace->names[known], name, bytes) == 0) {
-            *out_name = known;
-            return true;
-        }
-        hash++; /* two names with the same hash */
-    }
-    if (!FLW_ARRAY_FITS(trace->names, trace->name_count, build->name_room)) {
-        return false;
-    }
-    char *copy = strndup(name, bytes);
-    if (copy == NULL || trace->name_count >= FLW_TRACE_NO_NAME - 1 ||
-        !flw_addressmap_put(&build->names, hash, (uint32_t)trace->name_count)) {
-        free(copy);
-        return false;
-    }
-    *out_name = (uint32_t)trace->name_count;
-    trace->names[trace->name_count++] = copy;
-    return true;
 }
 
 struct flw_trace_detail flw_build_no_detail(void)
@@ -174,6 +147,5 @@ void flw_build_finish(struct flw_build *build)
 {
     flw_trace_destroy(build->trace);
     flw_addressmap_finish(&build->streams);
-    flw_addressmap_finish(&build->names);
     *build = (struct flw_build){0};
 }

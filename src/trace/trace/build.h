@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a trace under construction: the room of the arrays and the numbers of the streams and names.
+ * Owns: a trace under construction: the room of the arrays and the numbers of the streams.
  * Does not: check the input; flw_measure_trace does that at the end.
  */
 #ifndef FLW_TRACE_TRACE_BUILD_H
@@ -15,12 +15,10 @@ struct flw_build {
     struct flw_trace *trace;
     size_t segment_room;
     size_t stream_room;
-    size_t name_room;
     size_t detail_room;
     size_t context_room;
     size_t remark_room;
     struct flw_addressmap streams; /* recorded handle -> index */
-    struct flw_addressmap names;   /* hash -> index */
 };
 
 /* Each function returns false if memory runs out and then leaves the build unchanged. */
@@ -34,10 +32,6 @@ bool flw_build_add_segment(struct flw_build *build, const struct flw_trace_segme
 /* Return the index of a recorded handle; a new handle gets the next index. Also returns false beyond
  * FLW_BUILD_STREAMS_MAX. */
 bool flw_build_add_stream(struct flw_build *build, uint64_t handle, uint16_t *out_stream);
-
-/* Return the index of a name; a new name gets the next index. */
-bool flw_build_add_name(struct flw_build *build, const char *name, size_t bytes,
-                        uint32_t *out_name);
 
 /* Add the detail of the last event. */
 bool flw_build_add_detail(struct flw_build *build, struct flw_trace_detail detail);

@@ -1,13 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: the arenas of texts and pairs, and the maps that find them again.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "trace/trace/intern.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "record/array.h"
+#include "trace/trace/largearray.h"
 
 #define HASH_BASIS UINT64_C(0xCBF29CE484222325)
 #define HASH_PRIME UINT64_C(0x100000001B3)
@@ -22,63 +18,46 @@ uint64_t flw_intern_hash(const void *bytes, size_t count)
     return hash;
 }
 
-static bool reserve_text(struct flw_intern *intern, size_t bytes)
+/* Add an item of the bytes and then `zeros` zero bytes. */
+static bool add(struct flw_intern *intern, const void *bytes, size_t count, size_t zeros,
+                uint32_t *out)
 {
-    bool has_memory = true;
-    while (has_memory && intern->text_room < intern->text_bytes + bytes) {
-        has_memory = FLW_ARRAY_FITS(intern->texts, intern->text_room, intern->text_room);
-    }
-    return has_memory;
-}
-
-bool flw_intern_add_text(struct flw_intern *intern, const void *bytes, size_t count, uint64_t *out)
-{
-    count = strnlen(bytes, count);
     uint64_t hash = flw_intern_hash(bytes, count);
-    uint32_t known;
-    while ((known = flw_addressmap_find(&intern->text_places, hash)) != FLW_ADDRESSMAP_ABSENT) {
-        if (strncmp(intern->texts + known, bytes, count) == 0 &&
-            intern->texts[known + count] == '\0') {
-            *out = known;
+    while ((*out = flw_addressmap_find(&intern->places, hash)) != FLW_ADDRESSMAP_ABSENT) {
+        if (flw_intern_size(intern, *out) == count + zeros &&
+            memcmp(flw_intern_at(intern, *out), bytes, count) == 0) {
             return true;
         }
-        hash++; /* two texts with the same hash */
+        hash++; /* two items with the same hash */
     }
-    *out = intern->text_bytes;
-    if (intern->text_bytes >= FLW_ADDRESSMAP_ABSENT || !reserve_text(intern, count + 1) ||
-        !flw_addressmap_put(&intern->text_places, hash, (uint32_t)intern->text_bytes)) {
+    *out = (uint32_t)intern->count;
+    if (intern->count >= FLW_ADDRESSMAP_ABSENT ||
+        !FLW_LARGEARRAY_HOLDS(intern->bytes, intern->byte_count + count + zeros,
+                              intern->byte_room) ||
+        !FLW_LARGEARRAY_FITS(intern->begins, intern->count + 1, intern->begin_room) ||
+        !flw_addressmap_put(&intern->places, hash, *out)) {
         return false;
     }
-    memcpy(intern->texts + intern->text_bytes, bytes, count);
-    intern->text_bytes += count;
-    intern->texts[intern->text_bytes++] = '\0';
+    memcpy(intern->bytes + intern->byte_count, bytes, count);
+    intern->byte_count += count + zeros; /* new room is zero */
+    intern->begins[++intern->count] = intern->byte_count;
     return true;
 }
 
-bool flw_intern_add_pair(struct flw_intern *intern, struct flw_intern_pair pair, uint64_t *out)
+bool flw_intern_add(struct flw_intern *intern, const void *bytes, size_t count, uint32_t *out)
 {
-    uint64_t hash = (pair.first * HASH_PRIME ^ pair.second) * HASH_PRIME;
-    uint32_t known;
-    while ((known = flw_addressmap_find(&intern->pair_places, hash)) != FLW_ADDRESSMAP_ABSENT) {
-        if (intern->pairs[known].first == pair.first &&
-            intern->pairs[known].second == pair.second) {
-            *out = known;
-            return true;
-        }
-        hash++;
-    }
-    *out = intern->pair_count;
-    return intern->pair_count < FLW_ADDRESSMAP_ABSENT &&
-           FLW_ARRAY_FITS(intern->pairs, intern->pair_count, intern->pair_room) &&
-           flw_addressmap_put(&intern->pair_places, hash, (uint32_t)intern->pair_count) &&
-           FLW_ARRAY_ADD(intern->pairs, intern->pair_count, intern->pair_room, pair);
+    return add(intern, bytes, count, 0, out);
+}
+
+bool flw_intern_add_text(struct flw_intern *intern, const void *bytes, size_t count, uint32_t *out)
+{
+    return add(intern, bytes, strnlen(bytes, count), 1, out);
 }
 
 void flw_intern_finish(struct flw_intern *intern)
 {
-    free(intern->texts);
-    free(intern->pairs);
-    flw_addressmap_finish(&intern->text_places);
-    flw_addressmap_finish(&intern->pair_places);
+    flw_largearray_free(intern->bytes, intern->byte_room, 1);
+    flw_largearray_free(intern->begins, intern->begin_room, sizeof *intern->begins);
+    flw_addressmap_finish(&intern->places);
     *intern = (struct flw_intern){0};
 }

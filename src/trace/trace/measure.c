@@ -35,7 +35,7 @@ static const char *check_detail(const struct flw_trace *trace,
     bool has_bytes =
         detail->free_bytes != FLW_TRACE_UNKNOWN || detail->largest_bytes != FLW_TRACE_UNKNOWN;
     bool has_stream = detail->other_stream != 0;
-    if (has_name && (detail->name >= trace->name_count || !takes_name(op))) {
+    if (has_name && (detail->name >= trace->names.count || !takes_name(op))) {
         return "an event has a name that is not in the list, or that it cannot have";
     }
     if (!has_name && flw_trace_op_needs_name(op)) {
@@ -88,7 +88,7 @@ static const char *check_contexts(const struct flw_trace *trace)
 
 static bool has_text(const struct flw_trace *trace, uint32_t text)
 {
-    return text <= trace->stacks.texts.text_bytes;
+    return text <= trace->stacks.texts.count;
 }
 
 static const char *check_remarks(const struct flw_trace *trace)
@@ -114,8 +114,9 @@ static const char *check_remarks(const struct flw_trace *trace)
 /* Check names, details, contexts and remarks. Requires valid events. */
 static const char *check_sides(const struct flw_trace *trace)
 {
-    for (size_t i = 0; i < trace->name_count; i++) {
-        if (!flw_trace_is_name(trace->names[i], strlen(trace->names[i]))) {
+    for (uint32_t i = 0; i < trace->names.count; i++) {
+        const char *name = flw_intern_text(&trace->names, i);
+        if (!flw_trace_is_name(name, strlen(name))) {
             return "a name is empty, too long or not printable";
         }
     }
@@ -329,7 +330,7 @@ const char *flw_measure_trace(struct flw_trace *trace)
 
 static bool stack_exists(const struct flw_trace *trace, uint32_t stack)
 {
-    return stack == 0 || stack < trace->stacks.stack_count;
+    return stack == 0 || stack < trace->stacks.lists.count;
 }
 
 static bool stacks_exist(const struct flw_trace *trace)

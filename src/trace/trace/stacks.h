@@ -8,7 +8,7 @@
  * twenty times as much if nothing does.) Number 0 is the stack without frames.
  *
  * INVARIANTS (flw_stacks_are_valid recomputes them)
- *   1. begins ascends; the bytes of a stack are whole numbers of existing frames, at most FLW_STACK_DEPTH_MOST.
+ *   1. The bytes of a stack are whole numbers of existing frames, at most FLW_STACK_DEPTH_MOST.
  *   2. The texts of frames exist and have at most FLW_STACK_TEXT_BYTES bytes.
  */
 #ifndef FLW_TRACE_TRACE_STACKS_H
@@ -28,35 +28,29 @@ struct flw_frame {
     uint32_t line;           /* 0: unknown */
 };
 
-/* All zero is empty. */
+/* All zero is empty. Texts and frames may be added directly. */
 struct flw_stacks {
-    struct flw_intern texts;
-    struct flw_frame *frames; /* largearray.h's, like the next two */
-    size_t frame_count, frame_room;
-    unsigned char *bytes;
-    size_t byte_count, byte_room;
-    uint64_t *begins; /* offset of each stack; one more at the end */
-    size_t stack_count, begin_room;
-    struct flw_addressmap frame_places, stack_places; /* hash -> number */
+    struct flw_intern texts, frames; /* a frame is a struct flw_frame of texts */
+    struct flw_intern lists;         /* the stacks; number 0, if there is any, has no frames */
 };
-
-/* Return the number of a text of at most FLW_STACK_TEXT_BYTES, or of a frame of such texts; a new one gets a new
- * number. Returns false if memory runs out. */
-bool flw_stacks_add_text(struct flw_stacks *stacks, const void *bytes, size_t count,
-                         uint32_t *out_text);
-bool flw_stacks_put_frame(struct flw_stacks *stacks, const struct flw_frame *frame,
-                          uint32_t *out_frame);
 
 /* Add both texts and the frame. */
 bool flw_stacks_add_frame(struct flw_stacks *stacks, const char *function, const char *file,
                           uint32_t line, uint32_t *out_frame);
+
+/* Return a frame, which is valid until the next one is added. */
+static inline const struct flw_frame *flw_stacks_frame(const struct flw_stacks *stacks,
+                                                       uint32_t frame)
+{
+    return flw_intern_at(&stacks->frames, frame);
+}
 
 /* Return the number of a stack, given by the frames, innermost first; frames beyond FLW_STACK_DEPTH_MOST are left out.
  * Returns false if memory runs out. */
 bool flw_stacks_add(struct flw_stacks *stacks, const uint32_t *frames, size_t count,
                     uint32_t *out_stack);
 
-/* Free the maps after the last addition. */
+/* Free the maps of frames and stacks after the last addition. */
 void flw_stacks_seal(struct flw_stacks *stacks);
 
 /* Walk the frames of a stack, innermost first. */

@@ -41,10 +41,7 @@ void flw_trace_destroy(struct flw_trace *trace)
         free(trace->streams);
         free(trace->notes);
         free(trace->truncation);
-        for (size_t i = 0; i < trace->name_count; i++) {
-            free(trace->names[i]);
-        }
-        free(trace->names);
+        flw_intern_finish(&trace->names);
         free(trace);
     }
 }
@@ -103,5 +100,7 @@ bool flw_trace_has_stacks(const struct flw_trace *trace)
 
 const char *flw_trace_name(const struct flw_trace *trace, const struct flw_trace_detail *detail)
 {
-    return detail == NULL || detail->name == FLW_TRACE_NO_NAME ? NULL : trace->names[detail->name];
+    return detail == NULL || detail->name == FLW_TRACE_NO_NAME
+               ? NULL
+               : flw_intern_text(&trace->names, detail->name);
 }

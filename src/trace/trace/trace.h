@@ -51,8 +51,7 @@ struct flw_trace {
     size_t segment_count; /* before the first event */
     uint64_t *streams;    /* recorded handles */
     size_t stream_count;
-    char **names; /* in the order of first use by events */
-    size_t name_count;
+    struct flw_intern names; /* in the order of first use by events */
     struct flw_trace_detail *details;
     size_t detail_count;
     struct flw_trace_context *contexts;

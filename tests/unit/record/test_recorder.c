@@ -128,7 +128,7 @@ TEST(tags_uses_trims_and_phases_are_on_record)
     assert_string_equal(flw_trace_name(trace, flw_trace_walk_detail(trace, &walk, 0)), "prefill");
     assert_string_equal(flw_trace_name(trace, flw_trace_walk_detail(trace, &walk, 4)), "prefill");
     assert_string_equal(flw_trace_name(trace, flw_trace_walk_detail(trace, &walk, 6)), "now");
-    assert_int_equal(trace->name_count, 2);
+    assert_int_equal(trace->names.count, 2);
     flw_trace_destroy(trace);
     end_bed(&bed);
 }

@@ -206,7 +206,7 @@ TEST(equal_pairs_of_numbers_have_one_number)
         struct flw_pickle_value pair = flw_pickle_get(&pickle, item, WORD_SIZE);
         assert_true(pair.kind == FLW_PICKLE_PAIR && pair.bits == (i == 2));
     }
-    assert_int_equal(pickle.intern.pairs[1].first, 2);
+    assert_int_equal(((const struct flw_pickle_pair *)flw_intern_at(&pickle.pairs, 1))->first, 2);
     flw_pickle_finish(&pickle);
 }
 

@@ -166,7 +166,7 @@ static uint32_t count_frames(const struct flw_trace *trace, const char *name, in
     for (; flw_stacks_next(&walk, &number); depth++) {
         char wanted[32];
         snprintf(wanted, sizeof wanted, "%s%d", name, first + step * (int)depth);
-        uint32_t function = trace->stacks.frames[number].function;
+        uint32_t function = flw_stacks_frame(&trace->stacks, number)->function;
         assert_string_equal(flw_stacks_text(&trace->stacks, function), wanted);
     }
     return depth;

@@ -521,7 +521,7 @@ static size_t count_kept(const struct flw_trace *trace)
         struct flw_stack_walk walk = flw_stacks_walk(&trace->stacks, flw_trace_stack(trace, i));
         uint32_t frame;
         if (flw_stacks_next(&walk, &frame)) {
-            assert_int_equal(trace->stacks.frames[frame].line, i);
+            assert_int_equal(flw_stacks_frame(&trace->stacks, frame)->line, i);
             assert_false(flw_stacks_next(&walk, &frame));
             kept++;
         }

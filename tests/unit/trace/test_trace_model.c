@@ -59,10 +59,10 @@ TEST(stacks_and_frames_are_kept_once)
         assert_int_equal(again, frames[count++]);
     }
     assert_int_equal(count, 300);
-    stacks.frame_count--; /* the last frame is of the first stack alone */
+    stacks.frames.count--; /* the last frame is of the first stack alone */
     assert_false(flw_stacks_are_valid(&stacks));
-    stacks.frame_count++;
-    stacks.bytes[stacks.begins[2] - 1] |= 0x80; /* the last number does not end */
+    stacks.frames.count++;
+    stacks.lists.bytes[stacks.lists.begins[2] - 1] |= 0x80; /* the last number does not end */
     assert_false(flw_stacks_are_valid(&stacks));
     flw_stacks_finish(&stacks);
 }
@@ -165,7 +165,7 @@ TEST(what_was_tampered_with_is_not_valid)
     EXPECT_SEEN(trace->details[0].event, 1);
     EXPECT_SEEN(trace->contexts[0].pool, 0);
     EXPECT_SEEN(trace->contexts[0].record, 99);
-    EXPECT_SEEN(trace->names[1][0], '\n');
+    EXPECT_SEEN(trace->names.bytes[trace->names.begins[1]], '\n');
     expect_text(trace, text);
     assert_false(flw_trace_is_valid(NULL));
 }

@@ -72,7 +72,7 @@ static inline uint32_t random_text(struct random_trace *r)
                                           : (char)(1 + random_below(r, 255));
     }
     uint32_t number;
-    assert_true(flw_stacks_add_text(&r->build.trace->stacks, text, count, &number));
+    assert_true(flw_intern_add_text(&r->build.trace->stacks.texts, text, count, &number));
     return number;
 }
 
@@ -84,17 +84,17 @@ static inline uint32_t random_stack(struct random_trace *r)
     if (!r->has_stacks || random_below(r, 8) == 0) {
         return 0;
     }
-    if (stacks->stack_count > 0 && random_below(r, 10) > 0) {
-        return (uint32_t)random_below(r, stacks->stack_count);
+    if (stacks->lists.count > 0 && random_below(r, 10) > 0) {
+        return (uint32_t)random_below(r, stacks->lists.count);
     }
     size_t count = (size_t)(random_below(r, 30) == 0 ? FLW_STACK_DEPTH_MOST : random_below(r, 6));
     for (size_t i = 0; i < count; i++) {
-        frames[i] = stacks->frame_count > 0 ? (uint32_t)random_below(r, stacks->frame_count) : 0;
-        if (stacks->frame_count == 0 || random_below(r, 8) == 0) {
+        frames[i] = stacks->frames.count > 0 ? (uint32_t)random_below(r, stacks->frames.count) : 0;
+        if (stacks->frames.count == 0 || random_below(r, 8) == 0) {
             struct flw_frame frame = {
                 random_text(r), random_text(r),
                 (uint32_t)(flw_test_random(&r->state) >> random_below(r, 64))};
-            assert_true(flw_stacks_put_frame(stacks, &frame, &frames[i]));
+            assert_true(flw_intern_add(&stacks->frames, &frame, sizeof frame, &frames[i]));
         }
     }
     assert_true(flw_stacks_add(stacks, frames, count, &stack));
@@ -148,7 +148,7 @@ static inline void random_detail(struct random_trace *r, uint8_t op)
     const char *name = names[random_below(r, sizeof(names) / sizeof(names[0]))];
     if (op == FLW_TRACE_PHASE_BEGIN || op == FLW_TRACE_PHASE_END || op == FLW_TRACE_CONFIG ||
         (op == FLW_TRACE_MARK && random_below(r, 2) == 0)) {
-        assert_true(flw_build_add_name(&r->build, name, strlen(name), &detail.name));
+        assert_true(flw_intern_add_text(&r->build.trace->names, name, strlen(name), &detail.name));
     } else if (op == FLW_TRACE_SYNC_WAIT) {
         detail.other_stream = (uint16_t)random_below(r, RANDOM_STREAMS);
     } else if (op == FLW_TRACE_DROP) {

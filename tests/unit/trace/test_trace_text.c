@@ -63,8 +63,8 @@ TEST(details_and_contexts_stand_beside_the_events)
     struct flw_trace *trace = read_text(rare);
     struct flw_trace_walk walk = {0};
     assert_int_equal(trace->event_count, 18);
-    assert_int_equal(trace->name_count, 3);
-    assert_string_equal(trace->names[0], "expandable_segments \"on\"");
+    assert_int_equal(trace->names.count, 3);
+    assert_string_equal(flw_intern_text(&trace->names, 0), "expandable_segments \"on\"");
     assert_int_equal(trace->segments[0].pool, 3);
     assert_int_equal(flw_trace_walk_context(trace, &walk, 1)->thread, 1);
     assert_null(flw_trace_walk_detail(trace, &walk, 3));
@@ -134,9 +134,10 @@ TEST(a_frame_is_what_its_line_says)
     assert_int_equal(flw_trace_stack(trace, 4), 1);
     struct flw_stack_walk walk = flw_stacks_walk(stacks, 3);
     assert_true(flw_stacks_next(&walk, &frame));
-    assert_int_equal(stacks->frames[frame].line, UINT32_MAX);
-    assert_string_equal(flw_stacks_text(stacks, stacks->frames[frame].function), "say \"\\\"");
-    assert_string_equal(flw_stacks_text(stacks, stacks->frames[frame].file),
+    assert_int_equal(flw_stacks_frame(stacks, frame)->line, UINT32_MAX);
+    assert_string_equal(flw_stacks_text(stacks, flw_stacks_frame(stacks, frame)->function),
+                        "say \"\\\"");
+    assert_string_equal(flw_stacks_text(stacks, flw_stacks_frame(stacks, frame)->file),
                         "\x01\t\n\x7F\xC3\xA9\xFF");
     assert_false(flw_stacks_next(&walk, &frame));
     struct flw_trace_walk events = {0};

@@ -93,7 +93,7 @@ static bool has_phases(const struct flw_trace *trace)
 
 static bool has_code(const struct flw_trace *trace, const struct flw_owner_rule *rule)
 {
-    return trace->stacks.stack_count != 0 || (rule->by == FLW_OWNER_BY_PHASE && has_phases(trace));
+    return trace->stacks.lists.count != 0 || (rule->by == FLW_OWNER_BY_PHASE && has_phases(trace));
 }
 
 /* True if the trace has native frames of the program. In traces of other recorders most native frames are a
@@ -167,11 +167,11 @@ struct finder {
 
 static uint32_t intern(struct flw_owners *owners, const char *text)
 {
-    uint64_t number = 0;
+    uint32_t number = 0;
     if (!flw_intern_add_text(&owners->names, text, strlen(text), &number)) {
         flw_host_refuse(1, NAME_BYTES);
     }
-    return (uint32_t)number;
+    return number;
 }
 
 /* Make the full and the short name of a frame in code. */
@@ -312,11 +312,11 @@ static struct frame_name choose(const struct finder *finder, const struct frame_
 static void read_frames(struct finder *finder)
 {
     const struct flw_stacks *stacks = &finder->trace->stacks;
-    struct frame_name *names = flw_host_alloc(stacks->frame_count, sizeof *names);
-    for (size_t i = 0; i < stacks->frame_count; i++) {
-        names[i] = name_frame(finder, &stacks->frames[i]);
+    struct frame_name *names = flw_host_alloc(stacks->frames.count, sizeof *names);
+    for (size_t i = 0; i < stacks->frames.count; i++) {
+        names[i] = name_frame(finder, flw_stacks_frame(stacks, i));
     }
-    for (size_t i = 1; i < stacks->stack_count; i++) {
+    for (size_t i = 1; i < stacks->lists.count; i++) {
         struct frame_name owner = choose(finder, names, (uint32_t)i);
         if (owner.kind != FLW_FRAME_OTHER) {
             finder->of_stack[i] = add_owner(finder, owner.text, owner.brief);
@@ -393,7 +393,7 @@ static void read_records(struct finder *finder)
         }
         uint32_t owner =
             open.count != 0
-                ? add_named(finder, trace->names[open.names[open.count - 1]])
+                ? add_named(finder, flw_intern_text(&trace->names, open.names[open.count - 1]))
                 : owner_of(finder, i,
                            event == NULL ? trace->blocks[i].size_bytes : event->size_bytes);
         if (event == NULL || event->op == FLW_TRACE_ALLOC) {
@@ -416,7 +416,7 @@ void flw_owners_find(struct flw_owners *owners, const struct flw_trace *trace,
     *owners = (struct flw_owners){.has_code = has_code(trace, rule)};
     owners->of_block = flw_host_alloc(trace->block_count, sizeof *owners->of_block);
     owners->stack_of_block = flw_host_alloc(trace->block_count, sizeof *owners->stack_of_block);
-    finder.of_stack = flw_host_alloc(trace->stacks.stack_count + 1, sizeof *finder.of_stack);
+    finder.of_stack = flw_host_alloc(trace->stacks.lists.count + 1, sizeof *finder.of_stack);
     add_named(&finder, "code that is not known"); /* FLW_OWNER_UNKNOWN */
     if (rule->by == FLW_OWNER_BY_PHASE) {
         finder.of_stack[0] = add_named(&finder, "neither in a phase nor with a call stack");

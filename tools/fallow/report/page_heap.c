@@ -131,7 +131,7 @@ static uint32_t number_owner(struct heap *heap, uint32_t block)
 
 static bool is_python(const struct flw_stacks *stacks, uint32_t frame)
 {
-    const char *file = flw_stacks_text(stacks, stacks->frames[frame].file);
+    const char *file = flw_stacks_text(stacks, flw_stacks_frame(stacks, frame)->file);
     size_t length = strlen(file);
     return length > 3 && strcmp(file + length - 3, ".py") == 0;
 }
@@ -153,8 +153,9 @@ static uint32_t number_stack(struct heap *heap, uint32_t block, FILE *out)
     size_t count = 0;
     for (size_t natives = 0; count < DEPTH && flw_stacks_next(&walk, &frame);) {
         if (is_python(stacks, frame) || natives++ < NATIVE) {
-            const char *function = flw_stacks_text(stacks, stacks->frames[frame].function);
-            const char *file = flw_stacks_text(stacks, stacks->frames[frame].file);
+            const char *function =
+                flw_stacks_text(stacks, flw_stacks_frame(stacks, frame)->function);
+            const char *file = flw_stacks_text(stacks, flw_stacks_frame(stacks, frame)->file);
             bool is_new = heap->frames.numbers[frame] == 0;
             fputs(count++ != 0 ? " " : heap->stacks.count != 0 ? ";" : "", out);
             write36(out, number(&heap->frames, frame) - 1);
@@ -179,7 +180,7 @@ static void write_names(const struct heap *heap, struct flw_json_writer *out)
     flw_json_end(out, ']');
     flw_json_begin(out, "frames", '[');
     for (uint32_t i = 0; i < heap->frames.count; i++) {
-        const struct flw_frame *frame = &stacks->frames[heap->frames.things[i]];
+        const struct flw_frame *frame = flw_stacks_frame(stacks, heap->frames.things[i]);
         const char *function = flw_stacks_text(stacks, frame->function);
         const char *file = flw_stacks_text(stacks, frame->file);
         char line[16] = "", *name = NULL;
@@ -482,8 +483,8 @@ static void begin_heap(struct heap *heap)
     }
     heap->owners =
         begin_numbering(heap->analysis->owners == NULL ? 0 : heap->analysis->owners->count);
-    heap->stacks = begin_numbering(trace->stacks.stack_count);
-    heap->frames = begin_numbering(trace->stacks.frame_count);
+    heap->stacks = begin_numbering(trace->stacks.lists.count);
+    heap->frames = begin_numbering(trace->stacks.frames.count);
 }
 
 static void finish_heap(struct heap *heap)

@@ -143,7 +143,7 @@ static void print_escaped(const char *text, FILE *out)
 
 static void print_frame(const struct flw_stacks *stacks, uint32_t number, FILE *out)
 {
-    const struct flw_frame *frame = &stacks->frames[number];
+    const struct flw_frame *frame = flw_stacks_frame(stacks, number);
     const char *function = flw_stacks_text(stacks, frame->function);
     const char *file = flw_stacks_text(stacks, frame->file);
     print_escaped(function[0] == '\0' ? "?" : function, out);
@@ -174,7 +174,7 @@ void flw_print_folded(const struct flw_analysis *analysis, enum flw_analysis_mom
 {
     const struct flw_trace *trace = analysis->trace;
     /* Rows: the stacks by their number, then the owners of blocks without a stack. */
-    size_t stack_count = trace->stacks.stack_count + 1;
+    size_t stack_count = trace->stacks.lists.count + 1;
     size_t count = stack_count + analysis->owners->count;
     const struct flw_owners *owners = analysis->owners;
     uint32_t *rows = flw_host_alloc(trace->block_count, sizeof *rows);
@@ -258,8 +258,7 @@ static void end_event(struct chrome *chrome)
 static void name_owners(struct chrome *chrome)
 {
     const struct flw_owners *owners = chrome->analysis->owners;
-    uint32_t *uses =
-        flw_host_alloc(owners->names.text_bytes, sizeof *uses); /* by the name's offset */
+    uint32_t *uses = flw_host_alloc(owners->names.count, sizeof *uses); /* by the name's number */
     chrome->names = flw_host_alloc(owners->count, sizeof *chrome->names);
     for (uint32_t i = 0; i < owners->count; i++) {
         uses[owners->list[i].brief]++;

@@ -99,11 +99,11 @@ static void take_over(struct flw_trace *trace, struct naming *naming, const uint
 size_t flw_names_find(struct flw_trace *trace, bool *out_has_memory)
 {
     struct naming naming = {.from = &trace->stacks, .has_memory = true};
-    size_t stack_count = trace->stacks.stack_count, frame_count = trace->stacks.frame_count;
+    size_t stack_count = trace->stacks.lists.count, frame_count = trace->stacks.frames.count;
     uint32_t *numbers = flw_host_alloc(stack_count + 1, sizeof *numbers);
     naming.firsts = flw_host_alloc(frame_count + 1, sizeof *naming.firsts);
     for (size_t i = 0; i < frame_count; i++) {
-        expand(&naming, &trace->stacks.frames[i]);
+        expand(&naming, flw_stacks_frame(&trace->stacks, i));
         naming.firsts[i + 1] = (uint32_t)naming.list_count;
     }
     for (size_t i = 1; i < stack_count; i++) {
