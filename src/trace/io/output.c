@@ -6,10 +6,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@
 #include "trace/io/progress.h"
 
 #define BUFFER_BYTES (1u << 16)
+#define COPY_BYTES   (1u << 30)
 #define NO_FD        (-1)
 
 static bool fail(const struct flw_output *output, char *message, const char *what, int error)
@@ -156,63 +159,44 @@ static bool begin_beside(struct flw_output *output, const char *path, const stru
     return is_begun;
 }
 
-/* Return the descriptor of this process that a path names, or NO_FD. */
-static int fd_by_name(const char *path)
-{
-    static const char *const names[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
-    char own[64];
-    snprintf(own, sizeof own, "/proc/%ld/fd/", (long)getpid());
-    const char *const folders[] = {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/", own};
-    for (int fd = 0; fd < 3; fd++) {
-        if (strcmp(path, names[fd]) == 0) {
-            return fd;
-        }
-    }
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        size_t length = strlen(folders[i]);
-        const char *digits = path + length;
-        if (strncmp(path, folders[i], length) == 0 && *digits != '\0' && strlen(digits) < 8 &&
-            strspn(digits, "0123456789") == strlen(digits)) {
-            return (int)strtol(digits, NULL, 10);
-        }
-    }
-    return strcmp(path, "-") == 0 ? STDOUT_FILENO : NO_FD;
-}
-
-/* Replace a path by the target of the link. Returns false if the path is no link. */
-static bool follow(char path[PATH_MAX])
-{
-    char target[PATH_MAX];
-    ssize_t count = readlink(path, target, sizeof target - 1);
-    if (count <= 0) {
-        return false;
-    }
-    target[count] = '\0';
-    const char *slash = strrchr(path, '/');
-    size_t folder = target[0] == '/' || slash == NULL ? 0 : (size_t)(slash - path) + 1;
-    if (folder + (size_t)count >= PATH_MAX) {
-        return false;
-    }
-    memcpy(path + folder, target, (size_t)count + 1);
-    return true;
-}
-
 #define LINKS_MOST 40
+
+/* True if a folder, which is a real path, has the system's names of this process's descriptors. */
+static bool is_of_descriptors(const char *folder)
+{
+    char own[PATH_MAX];
+    return (realpath("/proc/self/fd", own) != NULL && strcmp(folder, own) == 0) ||
+           (realpath("/proc/thread-self/fd", own) != NULL && strcmp(folder, own) == 0);
+}
 
 /* Return the descriptor of this process that a path or link names, as a container's log may, or NO_FD. Opening such a
  * path would overwrite the file from its beginning. */
 static int fd_of(const char *path)
 {
-    char at[PATH_MAX];
-    int fd = fd_by_name(path);
-    if (fd != NO_FD || strlen(path) >= sizeof at) {
-        return fd;
+    char at[2 * PATH_MAX], folder[PATH_MAX], target[PATH_MAX];
+    ssize_t count = snprintf(at, sizeof at, "%s", path);
+    if (strcmp(path, "-") == 0) {
+        return STDOUT_FILENO;
     }
-    memcpy(at, path, strlen(path) + 1);
-    for (unsigned links = 0; fd == NO_FD && links < LINKS_MOST && follow(at); links++) {
-        fd = fd_by_name(at);
+    for (unsigned links = 0; count > 0 && count < PATH_MAX && links < LINKS_MOST; links++) {
+        const char *slash = strrchr(at, '/'), *name = slash == NULL ? at : slash + 1;
+        memcpy(target, at, (size_t)count + 1);
+        if (realpath(dirname(target), folder) == NULL) {
+            break;
+        }
+        if (is_of_descriptors(folder) && *name != '\0' && strlen(name) < 8 &&
+            strspn(name, "0123456789") == strlen(name)) {
+            return (int)strtol(name, NULL, 10);
+        }
+        count = readlink(at, target, sizeof target - 1);
+        target[count > 0 ? count : 0] = '\0';
+        if (count > 0) {
+            bool is_whole = target[0] == '/';
+            count = snprintf(at, sizeof at, "%s%s%s", is_whole ? "" : folder, is_whole ? "" : "/",
+                             target);
+        }
     }
-    return fd;
+    return NO_FD;
 }
 
 /* True if the path is not replaced: no regular file, or a descriptor of a process. */
@@ -316,28 +300,17 @@ bool flw_output_begin(struct flw_output *output, const char *path, char *message
     return is_begun;
 }
 
-/* Copy all of `from`. Returns 0 or an error. */
-static int copy(int from, int to)
-{
-    char buffer[4096];
-    int error = 0;
-    while (error == 0) {
-        ssize_t bytes = read(from, buffer, sizeof buffer);
-        if (bytes == 0) {
-            return fsync(to) == 0 ? 0 : errno;
-        }
-        error = bytes < 0 ? errno : write_all(to, buffer, (size_t)bytes);
-    }
-    return error;
-}
-
 /* Copy the temporary file into the final file, which cannot be replaced. Returns 0 or an error; if the old content is
  * lost, the temporary file stays and the message names it. */
 static int fill(struct flw_output *output, char *message)
 {
     int from = open(output->temporary, O_RDONLY | O_CLOEXEC);
     int to = from < 0 ? -1 : open(output->path, O_WRONLY | O_TRUNC | O_CLOEXEC);
-    int error = to < 0 ? errno : copy(from, to);
+    ssize_t copied = to < 0 ? -1 : 1;
+    while (copied > 0) {
+        copied = sendfile(to, from, NULL, COPY_BYTES);
+    }
+    int error = copied == 0 && fsync(to) == 0 ? 0 : errno;
     if (to >= 0 && close(to) != 0 && error == 0) {
         error = errno;
     }
