@@ -71,3 +71,19 @@ function(flw_add_test kind module)
     LABELS "${kind};${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "${TEST_ENVIRONMENT}")
 endfunction()
+
+# flw_add_transcript(<kind> <module> FILE cases [ENVIRONMENT NAME=value ...])
+# runs a file of shell commands with transcript.py, which describes the form; without Python it is left out.
+find_package(Python3 COMPONENTS Interpreter QUIET)
+set(FLW_TRANSCRIPT ${CMAKE_CURRENT_LIST_DIR}/transcript.py)
+function(flw_add_transcript kind module)
+  cmake_parse_arguments(PARSE_ARGV 2 TEST "" "FILE" "ENVIRONMENT")
+  if(NOT Python3_FOUND OR NOT TARGET fallow)
+    return()
+  endif()
+  list(APPEND TEST_ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
+  flw_emulate_programs(TEST_ENVIRONMENT)
+  add_test(NAME ${kind}.${module} COMMAND ${Python3_EXECUTABLE} -B ${FLW_TRANSCRIPT} ${CMAKE_CURRENT_SOURCE_DIR}/${TEST_FILE})
+  set_tests_properties(${kind}.${module} PROPERTIES LABELS ${kind} TIMEOUT 300 SKIP_RETURN_CODE 77
+    ENVIRONMENT "${TEST_ENVIRONMENT}")
+endfunction()

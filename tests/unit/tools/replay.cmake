@@ -4,14 +4,11 @@ if(TARGET fallow)
   if(NOT FALLOW_SANITIZE) # a sanitizer's runtime must be preloaded first
     add_library(jumping_clock MODULE jumping_clock.c)
     flw_target(jumping_clock)
-    set(clock jumping_clock)
     set(clock_environment "FALLOW_CLOCK=$<TARGET_FILE:jumping_clock>")
   endif()
-  flw_add_test(unit replay SOURCES test_replay.c DEPENDS fallow fallow-simcuda simcuda-libcuda ${clock} LIBRARIES flw_trace flw_base
-    ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" ${FLW_DEMO_ENVIRONMENT}
-      ${clock_environment})
-  flw_add_test(unit trace_command SOURCES test_trace_command.c DEPENDS fallow
-    ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
+  flw_add_transcript(unit replay FILE cases/replay.cases
+    ENVIRONMENT ${FLW_DEMO_ENVIRONMENT} ${clock_environment})
+  flw_add_transcript(unit trace_command FILE cases/trace_command.cases)
 endif()
 set(tool ${PROJECT_SOURCE_DIR}/tools/fallow)
 flw_add_test(unit replay_program INCLUDES ${tool} LIBRARIES flw_trace

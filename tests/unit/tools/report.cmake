@@ -2,12 +2,11 @@
 # `fallow report` from outside, and what its page and its analyses are made of.
 set(tool ${PROJECT_SOURCE_DIR}/tools/fallow)
 if(TARGET fallow)
-  flw_add_test(unit report SOURCES test_report.c DEPENDS fallow fallow-simcuda
-    ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>"
-      FALLOW_GOLDEN=${CMAKE_CURRENT_SOURCE_DIR}/golden_report
+  flw_add_transcript(unit report FILE cases/report.cases
+    ENVIRONMENT FALLOW_GOLDEN=${CMAKE_CURRENT_SOURCE_DIR}/golden_report
       FALLOW_CORPUS=${PROJECT_SOURCE_DIR}/tests/fuzz/corpus ${FLW_DEMO_ENVIRONMENT})
-  flw_add_test(unit report_files SOURCES test_report_files.c DEPENDS fallow fallow-simcuda LIBRARIES flw_trace flw_base
-    ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
+  flw_add_transcript(unit report_files FILE cases/report_files.cases
+    ENVIRONMENT ${FLW_DEMO_ENVIRONMENT})
   flw_add_test(unit report_snapshots SOURCES test_report_snapshots.c DEPENDS fallow fallow-simcuda
     INCLUDES ${PROJECT_SOURCE_DIR}/tests/unit/trace ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
   flw_add_test(unit report_page SOURCES test_report_page.c ${tool}/report/heapview.c LIBRARIES flw_page flw_trace flw_base)
