@@ -25,12 +25,12 @@ unit.arena_faults         thousands of worlds, each with a pool
 unit.report               fifty reports of whole traces, which take the emulator minutes
 unit.arena_plan           a search among numbers, which takes the emulator most of a minute
 property.host_bytes       a million blocks, which take the emulator a minute
-property.trace_figures    a shell starts the command; the traces take minutes
-property.steady_passes    a shell starts the command; the traces take minutes
-property.against_pytorch  a shell starts the command; the traces take minutes
-property.streams_figures  a shell starts the command
-property.gen_figures      a shell starts the command; the traces take minutes
-property.frame_calls      a shell starts the command
+property.trace_figures    a script starts the command; the traces take minutes
+property.steady_passes    a script starts the command; the traces take minutes
+property.against_pytorch  a script starts the command; the traces take minutes
+property.streams_figures  a script starts the command
+property.gen_figures      a script starts the command; the traces take minutes
+property.frame_calls      a script starts the command
 stress.recorded           a shell starts the programs
 stress.mutation           a check of the tests, which starts hundreds of programs
 preload.audit_command     the command starts a program with LD_PRELOAD, itself

@@ -10,8 +10,8 @@
  *   driver_conformance --quotes CUDA_H
  *
  * Exit 0: none failed; 1: one failed; 2: wrong arguments; 77: no such driver, or the one case was
- * skipped. --skips: a file with lines "PROFILE CASE" for the simulated driver's profile
- * (FALLOW_SIMCUDA); exactly these cases must be skipped. --hardware: a file with results of GPUs
+ * skipped. --skips: a file with lines "CASE PROFILE..."; exactly the cases that name
+ * the simulated driver's profile (FALLOW_SIMCUDA) must be skipped. --hardware: a file with results of GPUs
  * (hardware.txt); the simulated driver fails a case that one of them contradicts. --case runs the
  * case of that name. --list lists the cases for real drivers, each after "calm" or "risky"; a
  * risky case may leave a driver or a device unusable. --quotes checks that the given cuda.h
@@ -30,12 +30,25 @@
 
 #define CASE_SECONDS 60
 
-static const struct conformance_table *const shared_tables[] = {
-    &conformance_device,  &conformance_context,       &conformance_memory, &conformance_vmm,
-    &conformance_share,   &conformance_stream,        &conformance_event,  &conformance_copy,
-    &conformance_capture, &conformance_capture_modes, &conformance_graph,  &conformance_mempool,
-    &conformance_forms};
-#define SHARED_TABLES (sizeof shared_tables / sizeof *shared_tables)
+static struct conformance_case *cases, **cases_end = &cases;
+
+void conformance_add(struct conformance_case *c)
+{
+    *cases_end = c;
+    cases_end = &c->next;
+}
+
+/* In every case that may run on a real driver. */
+#define EACH_SHARED(c)                                               \
+    for (struct conformance_case *c = cases; c != NULL; c = c->next) \
+        if (c->quote != NULL)
+
+/* Write "module.name" to a buffer of 160 bytes and return it. */
+static const char *full_name(const struct conformance_case *c, char name[160])
+{
+    snprintf(name, 160, "%s.%s", c->module, c->name);
+    return name;
+}
 
 struct tally {
     unsigned passed, failed, skipped;
@@ -99,6 +112,7 @@ static bool make_bed(struct bed *b)
 {
     const struct flw_driver *cu = b->cu;
     b->failures = 0;
+    b->object_count = 0;
     b->skip = NULL;
     b->message[0] = '\0';
     if (b->is_sim) {
@@ -119,8 +133,8 @@ static bool make_bed(struct bed *b)
 
 static void clear_bed(struct bed *b, struct tally *tally)
 {
+    bed_release(b);
     if (!b->is_sim) {
-        bed_gate_open(b);
         OK(b->cu->cuCtxSynchronize());
         OK(b->cu->cuCtxSetCurrent(NULL));
         OK(b->cu->cuDevicePrimaryCtxRelease_v2(b->device));
@@ -131,12 +145,19 @@ static void clear_bed(struct bed *b, struct tally *tally)
     }
 }
 
-/* Is "PROFILE CASE" a line of the file? */
+/* True if the file has a line of the case that names the profile. */
 static bool may_skip(const struct bed *b, const char *skips, const char *name)
 {
-    char line[512];
-    int length = snprintf(line, sizeof line, "\n%s %s\n", b->profile, name);
-    return length < (int)sizeof line && strstr(skips, line) != NULL;
+    char begin[256], profile[sizeof b->profile + 1];
+    snprintf(begin, sizeof begin, "\n%s ", name);
+    size_t length = (size_t)snprintf(profile, sizeof profile, " %s", b->profile);
+    const char *line = strstr(skips, begin);
+    const char *end = line != NULL ? line + 1 + strcspn(line + 1, "\n") : NULL;
+    const char *found = line != NULL ? strstr(line, profile) : NULL;
+    while (found != NULL && found < end && found[length] != ' ' && found[length] != '\n') {
+        found = strstr(found + 1, profile);
+    }
+    return found != NULL && found < end;
 }
 
 /* Compare the skipped cases with the expected ones. */
@@ -165,10 +186,9 @@ static void judge_sight(struct bed *b, const struct conformance_sight *sight)
     }
 }
 
-static void run_case(struct bed *b, const struct conformance_table *table,
-                     const struct conformance_case *c, struct tally *tally)
+static void run_case(struct bed *b, const struct conformance_case *c, struct tally *tally)
 {
-    snprintf(running, sizeof running, "%s.%s", table->module, c->name);
+    full_name(c, running);
     alarm(CASE_SECONDS);
     if (make_bed(b)) {
         c->run(b);
@@ -196,75 +216,45 @@ static void run_case(struct bed *b, const struct conformance_table *table,
     write_row(tally, c, running, result, why);
 }
 
-static void run_table(struct bed *b, const struct conformance_table *table, const char *only,
-                      struct tally *tally)
+/* Run the cases that are for real drivers, or those that are not: calm ones first. */
+static void run_cases(struct bed *b, bool is_shared, const char *only, struct tally *tally)
 {
-    for (size_t i = 0; i < table->count; i++) {
-        char name[160];
-        snprintf(name, sizeof name, "%s.%s", table->module, table->cases[i].name);
-        if (only == NULL || strstr(name, only) != NULL) {
-            run_case(b, table, &table->cases[i], tally);
-        }
-    }
-}
-
-/* Call visit for every case that may run on a real driver; return true at the first that returns
- * true. */
-static bool each_case(bool (*visit)(const struct conformance_table *table,
-                                    const struct conformance_case *c, void *argument),
-                      void *argument)
-{
-    for (size_t t = 0; t < SHARED_TABLES; t++) {
-        for (size_t i = 0; i < shared_tables[t]->count; i++) {
-            if (visit(shared_tables[t], &shared_tables[t]->cases[i], argument)) {
-                return true;
+    char name[160];
+    for (int risky = 0; risky < 2; risky++) {
+        for (struct conformance_case *c = cases; c != NULL; c = c->next) {
+            if ((c->quote != NULL) == is_shared && c->is_risky == risky &&
+                (only == NULL || strstr(full_name(c, name), only) != NULL)) {
+                run_case(b, c, tally);
             }
         }
     }
-    return false;
 }
 
-static bool print_name(const struct conformance_table *table, const struct conformance_case *c,
-                       void *argument)
+static const struct conformance_case *find_case(const char *wanted)
 {
-    (void)argument;
-    printf("%s %s.%s\n", c->is_risky ? "risky" : "calm", table->module, c->name);
-    return false;
-}
-
-/* Search for one case by its whole name. */
-struct wanted {
-    struct bed *bed; /* NULL: search only */
-    const char *name;
-    struct tally *tally;
-};
-
-static bool take_wanted(const struct conformance_table *table, const struct conformance_case *c,
-                        void *argument)
-{
-    struct wanted *wanted = argument;
     char name[160];
-    snprintf(name, sizeof name, "%s.%s", table->module, c->name);
-    bool is_it = strcmp(name, wanted->name) == 0;
-    if (is_it && wanted->bed != NULL) {
-        run_case(wanted->bed, table, c, wanted->tally);
+    EACH_SHARED(c)
+    {
+        if (strcmp(full_name(c, name), wanted) == 0) {
+            return c;
+        }
     }
-    return is_it;
+    return NULL;
 }
 
 bool conformance_is_case(const char *name)
 {
-    struct wanted wanted = {.name = name};
-    return each_case(take_wanted, &wanted);
+    return find_case(name) != NULL;
 }
 
 static int run_one(struct bed *b, const char *name, struct tally *tally)
 {
-    struct wanted wanted = {b, name, tally};
-    if (!each_case(take_wanted, &wanted)) {
+    const struct conformance_case *c = find_case(name);
+    if (c == NULL) {
         fprintf(stderr, "driver_conformance: there is no case '%s'; --list names them\n", name);
         return 2;
     }
+    run_case(b, c, tally);
     return tally->failed > 0 ? 1 : tally->skipped > 0 ? 77 : 0;
 }
 
@@ -333,15 +323,12 @@ static int check_quotes(const char *path)
         fprintf(stderr, "driver_conformance: cannot read %s\n", path);
         return 2;
     }
-    for (size_t t = 0; t < SHARED_TABLES; t++) {
-        const struct conformance_table *table = shared_tables[t];
-        for (size_t i = 0; i < table->count; i++, count++) {
-            const char *quote = table->cases[i].quote;
-            if (quote == NULL || strstr(words, quote) == NULL) {
-                printf("not in %s: %s.%s: \"%s\"\n", path, table->module, table->cases[i].name,
-                       quote != NULL ? quote : "(none)");
-                missing++;
-            }
+    EACH_SHARED(c)
+    {
+        count++;
+        if (strstr(words, c->quote) == NULL) {
+            printf("not in %s: %s.%s: \"%s\"\n", path, c->module, c->name, c->quote);
+            missing++;
         }
     }
     free(words);
@@ -359,25 +346,24 @@ struct options {
 
 static bool parse(int argc, char **argv, struct options *options)
 {
+    const char *import = NULL;
     *options = (struct options){.import_file = -1};
+    const struct {
+        const char *word, **value;
+    } rows[] = {{"--json", &options->json},     {"--only", &options->only},
+                {"--case", &options->name},     {"--hardware", &options->hardware},
+                {"--quotes", &options->quotes}, {"--skips", &options->skips},
+                {"--import", &import}}; /* --import: from this program */
+    const size_t count = sizeof rows / sizeof *rows;
     for (int i = 1; i < argc; i++) {
-        bool has_value = i + 1 < argc;
-        if (strcmp(argv[i], "--json") == 0 && has_value) {
-            options->json = argv[++i];
-        } else if (strcmp(argv[i], "--only") == 0 && has_value) {
-            options->only = argv[++i];
-        } else if (strcmp(argv[i], "--case") == 0 && has_value) {
-            options->name = argv[++i];
-        } else if (strcmp(argv[i], "--hardware") == 0 && has_value) {
-            options->hardware = argv[++i];
+        size_t r = 0;
+        while (r < count && (strcmp(argv[i], rows[r].word) != 0 || i + 1 == argc)) {
+            r++;
+        }
+        if (r < count) {
+            *rows[r].value = argv[++i];
         } else if (strcmp(argv[i], "--list") == 0) {
             options->is_list = true;
-        } else if (strcmp(argv[i], "--quotes") == 0 && has_value) {
-            options->quotes = argv[++i];
-        } else if (strcmp(argv[i], "--skips") == 0 && has_value) {
-            options->skips = argv[++i];
-        } else if (strcmp(argv[i], "--import") == 0 && has_value) {
-            options->import_file = (int)strtol(argv[++i], NULL, 10); /* from this program */
         } else if (argv[i][0] != '-' && options->driver == NULL) {
             options->driver = argv[i];
         } else {
@@ -389,6 +375,7 @@ static bool parse(int argc, char **argv, struct options *options)
             return false;
         }
     }
+    options->import_file = import != NULL ? (int)strtol(import, NULL, 10) : -1;
     return true;
 }
 
@@ -414,15 +401,12 @@ static void write_head(struct tally *tally, const struct bed *b)
 static int run_all(struct bed *b, const struct options *options, struct tally *tally)
 {
     write_head(tally, b);
-    for (size_t t = 0; t < SHARED_TABLES; t++) {
-        run_table(b, shared_tables[t], options->only, tally);
-    }
+    run_cases(b, true, options->only, tally);
     if (b->is_sim) {
         if (options->only == NULL && b->profile[0] == '\0') {
             check_coverage(tally); /* before the faults, which strike every entry point */
         }
-        run_table(b, &conformance_sim, options->only, tally);
-        run_table(b, &conformance_profile, options->only, tally);
+        run_cases(b, false, options->only, tally);
     }
     printf("%u cases known from the header, %u seen on hardware\n", tally->from_header,
            tally->seen);
@@ -467,7 +451,10 @@ int main(int argc, char **argv)
         return 2;
     }
     if (options.is_list) {
-        each_case(print_name, NULL);
+        EACH_SHARED(c)
+        {
+            printf("%s %s.%s\n", c->is_risky ? "risky" : "calm", c->module, c->name);
+        }
         return 0;
     }
     if (options.quotes != NULL) {

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The conformance suite: one program for every driver, free of any test framework.
 add_executable(driver_conformance
-  conformance.c conformance_bed.c conformance_capture.c conformance_capture_modes.c
-  conformance_context.c conformance_copy.c conformance_device.c conformance_event.c conformance_forms.c
-  conformance_graph.c conformance_memory.c conformance_mempool.c conformance_profile.c conformance_share.c
-  conformance_sight.c conformance_sim.c conformance_stream.c conformance_vmm.c)
+  conformance.c conformance_bed.c conformance_sight.c
+  # Cases run in this order.
+  conformance_device.c conformance_context.c conformance_memory.c conformance_vmm.c conformance_share.c
+  conformance_stream.c conformance_event.c conformance_copy.c conformance_capture.c conformance_capture_modes.c
+  conformance_graph.c conformance_mempool.c conformance_forms.c conformance_sim.c conformance_profile.c)
 flw_target(driver_conformance)
 find_package(Threads REQUIRED)
 target_link_libraries(driver_conformance PRIVATE test_support Threads::Threads)

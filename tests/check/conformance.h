@@ -6,7 +6,7 @@
  * toolkit.
  *
  * A case may rely on an initialised driver, the primary context of device 0 current in the thread,
- * global capture mode and an idle device; it releases everything. */
+ * global capture mode and an idle device; it releases everything that bed_release does not. */
 #ifndef FLW_TESTS_CONFORMANCE_H
 #define FLW_TESTS_CONFORMANCE_H
 
@@ -25,39 +25,56 @@ struct bed {
     CUcontext context;
     CUdevice device;
     unsigned failures; /* of this case */
+    /* Of this case, oldest first. */
+    struct bed_object {
+        enum {
+            BED_STREAM,
+            BED_EVENT,
+            BED_MEMORY,
+            BED_PINNED
+        } kind;
+        uintptr_t handle;
+    } objects[8];
+    size_t object_count;
     const char *skip;  /* if set: the reason why this machine cannot run the case */
     char profile[256]; /* of the simulated driver: the one to be judged; "": none */
     char message[512]; /* the first failure */
 };
 
 struct conformance_case {
-    const char *name; /* a sentence with underscores */
-    const char
-        *quote; /* of cuda.h, word for word; NULL in the table of the simulated driver's own */
+    const char *module, *name; /* the name is a sentence with underscores */
+    const char *quote; /* of cuda.h, word for word; NULL for a case of the simulated driver alone */
     void (*run)(struct bed *b);
     bool is_risky; /* passes dead objects to the driver, or ends a context: a real driver may
                       crash */
+    struct conformance_case *next;
 };
 
-/* clang-format off */
-/* A row of a table of cases, true by the header's own words. */
-#define HEADER(name, quote) {#name, quote, name, false}
-/* One that runs after all others. */
-#define RISKY(name, quote) {#name, quote, name, true}
-/* A row of the simulated driver's own. */
-#define OURS(name) {#name, NULL, name, false}
-/* clang-format on */
+/* Add a case at the end of the list. Called before main. */
+void conformance_add(struct conformance_case *c);
 
-struct conformance_table {
-    const char *module;
-    const struct conformance_case *cases;
-    size_t count;
-};
-
-extern const struct conformance_table conformance_context, conformance_device, conformance_vmm,
-    conformance_share, conformance_memory, conformance_stream, conformance_event, conformance_copy,
-    conformance_capture, conformance_capture_modes, conformance_graph, conformance_mempool,
-    conformance_forms, conformance_sim, conformance_profile;
+/* A case: a line of these macros, then the body of a function of `struct bed *b`. Each file defines
+ * MODULE first. */
+#define CASE(name, quote, is_risky)                                                      \
+    static void name(struct bed *b);                                                     \
+    __attribute__((constructor)) static void add_##name(void)                            \
+    {                                                                                    \
+        static struct conformance_case c = {MODULE, #name, quote, name, is_risky, NULL}; \
+        conformance_add(&c);                                                             \
+    }                                                                                    \
+    static void name(struct bed *b)
+/* True by the header's own words. */
+#define HEADER(name, quote) CASE(name, quote, false)
+/* The same, to be run after all others. */
+#define RISKY(name, quote) CASE(name, quote, true)
+/* True of the simulated driver alone. */
+#define OURS(name) CASE(name, NULL, false)
+/* Leave the case if the condition is false. */
+#define NEED(condition) \
+    if (!(condition)) { \
+        return;         \
+    }                   \
+    (void)0
 
 /* True if a case of this name exists that may run on a real driver. */
 bool conformance_is_case(const char *name);
@@ -96,6 +113,13 @@ bool bed_has_attribute(struct bed *b, CUdevice_attribute attribute, const char *
 #define OK(call)       bed_result(b, (call), CUDA_SUCCESS, #call, __LINE__)
 #define IS(want, call) bed_result(b, (call), (want), #call, __LINE__)
 #define REFUSED(call)  bed_refused(b, (call), #call, __LINE__)
+
+/* Objects that are released after the case. A stream's capture is ended first. */
+CUstream bed_stream(struct bed *b);
+CUevent bed_event(struct bed *b);
+CUdeviceptr bed_alloc(struct bed *b, size_t bytes);
+void *bed_pinned(struct bed *b, size_t bytes);
+void bed_release(struct bed *b);
 
 /* Work that stays unfinished on a stream until the gate opens: on the simulated driver the
  * scheduler is held, on a real one a host function waits. close may be called for several streams.

@@ -110,6 +110,88 @@ void bed_gate_open(struct bed *b)
     atomic_store_explicit(&gate_is_closed, 0, memory_order_release);
 }
 
+/* ---- objects ---- */
+
+static uintptr_t keep(struct bed *b, int kind, uintptr_t handle)
+{
+    if (handle != 0 && THAT(b->object_count < sizeof b->objects / sizeof *b->objects)) {
+        b->objects[b->object_count].kind = kind;
+        b->objects[b->object_count++].handle = handle;
+    }
+    return handle;
+}
+
+CUstream bed_stream(struct bed *b)
+{
+    CUstream stream = NULL;
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return (CUstream)keep(b, BED_STREAM, (uintptr_t)stream);
+}
+
+CUevent bed_event(struct bed *b)
+{
+    CUevent event = NULL;
+    OK(b->cu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    return (CUevent)keep(b, BED_EVENT, (uintptr_t)event);
+}
+
+CUdeviceptr bed_alloc(struct bed *b, size_t bytes)
+{
+    CUdeviceptr address = 0;
+    OK(b->cu->cuMemAlloc_v2(&address, bytes));
+    return keep(b, BED_MEMORY, (uintptr_t)address);
+}
+
+void *bed_pinned(struct bed *b, size_t bytes)
+{
+    void *pinned = NULL;
+    OK(b->cu->cuMemHostAlloc(&pinned, bytes, 0));
+    return (void *)keep(b, BED_PINNED, (uintptr_t)pinned);
+}
+
+static void end_capture(struct bed *b, CUstream stream)
+{
+    CUgraph graph = NULL;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (b->cu->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+        status != CU_STREAM_CAPTURE_STATUS_NONE) {
+        b->cu->cuStreamEndCapture(stream, &graph);
+    }
+    if (graph != NULL) {
+        OK(b->cu->cuGraphDestroy(graph));
+    }
+}
+
+void bed_release(struct bed *b)
+{
+    bed_gate_open(b);
+    for (size_t i = 0; i < b->object_count; i++) {
+        if (b->objects[i].kind == BED_STREAM) {
+            end_capture(b, (CUstream)b->objects[i].handle);
+        }
+    }
+    if (b->object_count > 0) {
+        OK(b->cu->cuCtxSynchronize());
+    }
+    while (b->object_count > 0) {
+        uintptr_t handle = b->objects[--b->object_count].handle;
+        switch (b->objects[b->object_count].kind) {
+        case BED_STREAM:
+            OK(b->cu->cuStreamDestroy_v2((CUstream)handle));
+            break;
+        case BED_EVENT:
+            OK(b->cu->cuEventDestroy_v2((CUevent)handle));
+            break;
+        case BED_MEMORY:
+            OK(b->cu->cuMemFree_v2(handle));
+            break;
+        case BED_PINNED:
+            OK(b->cu->cuMemFreeHost((void *)handle));
+            break;
+        }
+    }
+}
+
 flw_sim_config bed_world(void)
 {
     flw_sim_config config = flw_sim_config_default(7);
@@ -121,6 +203,7 @@ flw_sim_config bed_world(void)
 
 void bed_restart(struct bed *b, const flw_sim_config *config)
 {
+    b->object_count = 0; /* gone with the old world */
     b->context = flw_sim_begin(&b->sim, config);
 }
 

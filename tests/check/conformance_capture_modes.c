@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#define MODULE "capture_modes"
 #include "conformance.h"
 
 static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
@@ -103,7 +104,8 @@ static void free_spare(struct bed *b)
     }
 }
 
-static void allocating_is_potentially_unsafe(struct bed *b)
+HEADER(allocating_is_potentially_unsafe,
+       "this thread is prohibited from potentially unsafe API calls")
 {
     ask_all(b, call_alloc);
     free_spare(b);
@@ -114,7 +116,8 @@ static CUresult call_query(struct bed *b)
     return b->cu->cuEventQuery(asked);
 }
 
-static void querying_an_event_is_potentially_unsafe(struct bed *b)
+HEADER(querying_an_event_is_potentially_unsafe,
+       "Concurrent capture sequences in other threads are ignored")
 {
     OK(b->cu->cuEventCreate(&asked, CU_EVENT_DISABLE_TIMING));
     ask_all(b, call_query);
@@ -129,7 +132,8 @@ static CUresult call_free(struct bed *b)
     return result;
 }
 
-static void freeing_is_potentially_unsafe(struct bed *b)
+HEADER(freeing_is_potentially_unsafe,
+       "The local thread is not prohibited from potentially unsafe API calls")
 {
     spare_count = 0;
     for (int i = 0; i < 18; i++) {
@@ -139,14 +143,15 @@ static void freeing_is_potentially_unsafe(struct bed *b)
     free_spare(b);
 }
 
-static void captured_events_stay_forbidden_in_relaxed_mode(struct bed *b)
+HEADER(captured_events_stay_forbidden_in_relaxed_mode,
+       "the thread is still prohibited from API calls which necessarily conflict with stream "
+       "capture")
 {
     const struct flw_driver *cu = b->cu;
-    CUstream stream = NULL;
     CUevent event = NULL;
     CUgraph graph = NULL;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = bed_stream(b);
     OK(cu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     OK(cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     OK(cu->cuEventRecord(event, stream));
@@ -158,10 +163,10 @@ static void captured_events_stay_forbidden_in_relaxed_mode(struct bed *b)
         OK(cu->cuGraphDestroy(graph));
     }
     OK(cu->cuEventDestroy_v2(event));
-    OK(cu->cuStreamDestroy_v2(stream));
 }
 
-static void the_mode_of_a_thread_is_swapped(struct bed *b)
+HEADER(the_mode_of_a_thread_is_swapped,
+       "and overwrites *mode with the previous mode for the thread")
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     OK(b->cu->cuThreadExchangeStreamCaptureMode(&mode));
@@ -182,7 +187,8 @@ static void end_elsewhere_body(struct bed *b, void *argument)
     IS(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, b->cu->cuStreamEndCapture(argument, &graph));
 }
 
-static void a_capture_ends_in_its_thread(struct bed *b)
+HEADER(a_capture_ends_in_its_thread,
+       "this call must be from the same thread as cuStreamBeginCapture")
 {
     CUgraph graph = NULL;
     for (size_t i = 0; i < 2; i++) {
@@ -208,46 +214,20 @@ static void end_relaxed_body(struct bed *b, void *argument)
     }
 }
 
-static void a_relaxed_capture_ends_anywhere(struct bed *b)
+HEADER(a_relaxed_capture_ends_anywhere, "must be called on this stream from the same thread")
 {
-    CUstream stream = NULL;
-    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = bed_stream(b);
     OK(b->cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     bed_on_thread(b, end_relaxed_body, stream);
-    OK(b->cu->cuStreamDestroy_v2(stream));
 }
 
-static void synchronizing_the_context_kills_a_capture(struct bed *b)
+HEADER(synchronizing_the_context_kills_a_capture,
+       "stream capture places restrictions on API calls that can be made within or "
+       "concurrently to")
 {
-    CUstream stream = NULL;
     CUgraph graph = NULL;
-    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = bed_stream(b);
     OK(b->cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, b->cu->cuCtxSynchronize());
     IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, b->cu->cuStreamEndCapture(stream, &graph));
-    OK(b->cu->cuStreamDestroy_v2(stream));
 }
-
-static const struct conformance_case cases[] = {
-    HEADER(allocating_is_potentially_unsafe,
-           "this thread is prohibited from potentially unsafe API calls"),
-    HEADER(querying_an_event_is_potentially_unsafe,
-           "Concurrent capture sequences in other threads are ignored"),
-    HEADER(freeing_is_potentially_unsafe,
-           "The local thread is not prohibited from potentially unsafe API calls"),
-    HEADER(captured_events_stay_forbidden_in_relaxed_mode,
-           "the thread is still prohibited from API calls which necessarily conflict with stream "
-           "capture"),
-    HEADER(the_mode_of_a_thread_is_swapped,
-           "and overwrites *mode with the previous mode for the thread"),
-    HEADER(a_capture_ends_in_its_thread,
-           "this call must be from the same thread as cuStreamBeginCapture"),
-    HEADER(a_relaxed_capture_ends_anywhere, "must be called on this stream from the same thread"),
-    HEADER(
-        synchronizing_the_context_kills_a_capture,
-        "stream capture places restrictions on API calls that can be made within or concurrently "
-        "to"),
-};
-
-const struct conformance_table conformance_capture_modes = {"capture_modes", cases,
-                                                            sizeof cases / sizeof *cases};

@@ -5,9 +5,10 @@
  */
 #include <string.h>
 
+#define MODULE "context"
 #include "conformance.h"
 
-static void calls_need_a_current_context(struct bed *b)
+HEADER(calls_need_a_current_context, "CUDA_ERROR_INVALID_CONTEXT")
 {
     const struct flw_driver *cu = b->cu;
     CUdeviceptr address = 0;
@@ -30,7 +31,8 @@ static void none_is_current_in_a_new_thread_body(struct bed *b, void *argument)
     THAT(current == NULL);
 }
 
-static void none_is_current_after_unbinding(struct bed *b)
+HEADER(none_is_current_after_unbinding,
+       "If no context is bound to the calling CPU thread then *pctx is set to NULL and")
 {
     bed_on_thread(b, none_is_current_in_a_new_thread_body, NULL);
     CUcontext current = NULL;
@@ -38,13 +40,11 @@ static void none_is_current_after_unbinding(struct bed *b)
     THAT(current == b->context); /* currency is the thread's own */
 }
 
-static void push_and_pop_are_a_stack(struct bed *b)
+HEADER(push_and_pop_are_a_stack, "this function makes that context current to the CPU thread again")
 {
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL, current = NULL, popped = NULL;
-    if (!bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, cu->cuCtxCreate_v2 != NULL));
     OK(cu->cuCtxCreate_v2(&made, 0, b->device));
     OK(cu->cuCtxGetCurrent(&current));
     THAT(current == made);
@@ -60,13 +60,11 @@ static void push_and_pop_are_a_stack(struct bed *b)
     THAT(current == b->context); /* popped at the end */
 }
 
-static void set_current_replaces_the_top(struct bed *b)
+HEADER(set_current_replaces_the_top, "this will replace the top of that stack with ctx")
 {
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL, current = NULL;
-    if (!bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, cu->cuCtxCreate_v2 != NULL));
     OK(cu->cuCtxCreate_v2(&made, 0, b->device));
     OK(cu->cuCtxSetCurrent(b->context));
     OK(cu->cuCtxGetCurrent(&current));
@@ -77,7 +75,8 @@ static void set_current_replaces_the_top(struct bed *b)
     OK(cu->cuCtxDestroy_v2(made));
 }
 
-static void set_current_null_on_an_empty_stack_is_fine(struct bed *b)
+HEADER(set_current_null_on_an_empty_stack_is_fine,
+       "a no-op if the calling CPU thread's CUDA context stack is empty")
 {
     const struct flw_driver *cu = b->cu;
     CUcontext current = b->context;
@@ -89,7 +88,8 @@ static void set_current_null_on_an_empty_stack_is_fine(struct bed *b)
     OK(cu->cuCtxSetCurrent(b->context));
 }
 
-static void current_device_is_the_contexts(struct bed *b)
+HEADER(current_device_is_the_contexts,
+       "Returns in *device the handle of the specified context's device")
 {
     CUdevice device = -1;
     OK(b->cu->cuCtxGetDevice(&device));
@@ -99,7 +99,8 @@ static void current_device_is_the_contexts(struct bed *b)
     OK(b->cu->cuCtxSetCurrent(b->context));
 }
 
-static void retaining_gives_the_same_context_and_pushes_nothing(struct bed *b)
+HEADER(retaining_gives_the_same_context_and_pushes_nothing,
+       "the newly retained context is not pushed onto the stack")
 {
     const struct flw_driver *cu = b->cu;
     CUcontext again = NULL, current = b->context;
@@ -112,18 +113,17 @@ static void retaining_gives_the_same_context_and_pushes_nothing(struct bed *b)
     OK(cu->cuCtxSetCurrent(b->context));
 }
 
-static void primary_state_says_active(struct bed *b)
+HEADER(primary_state_says_active, "and in *active whether it is active")
 {
     unsigned flags = 0;
     int active = -1;
-    if (!bed_has(b, b->cu->cuDevicePrimaryCtxGetState != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuDevicePrimaryCtxGetState != NULL));
     OK(b->cu->cuDevicePrimaryCtxGetState(b->device, &flags, &active));
     THAT(active == 1);
 }
 
-static void primary_cannot_be_released_more_often_than_retained(struct bed *b)
+HEADER(primary_cannot_be_released_more_often_than_retained,
+       "Releasing a primary context that has not been previously retained will fail with")
 {
     const struct flw_driver *cu = b->cu;
     OK(cu->cuCtxSetCurrent(NULL));
@@ -133,14 +133,13 @@ static void primary_cannot_be_released_more_often_than_retained(struct bed *b)
     OK(cu->cuCtxSetCurrent(b->context));
 }
 
-static void primary_reset_ends_its_memory_and_identity(struct bed *b)
+RISKY(primary_reset_ends_its_memory_and_identity,
+      "Resetting the primary context does not release it")
 {
     const struct flw_driver *cu = b->cu;
     unsigned long long before = 0, after = 0;
     CUdeviceptr address = 0;
-    if (!bed_has(b, cu->cuDevicePrimaryCtxReset_v2 != NULL && cu->cuCtxGetId != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, cu->cuDevicePrimaryCtxReset_v2 != NULL && cu->cuCtxGetId != NULL));
     OK(cu->cuCtxGetId(b->context, &before));
     OK(cu->cuMemAlloc_v2(&address, 1 << 20));
     OK(cu->cuCtxSetCurrent(NULL));
@@ -153,14 +152,12 @@ static void primary_reset_ends_its_memory_and_identity(struct bed *b)
     IS(CUDA_ERROR_INVALID_VALUE, cu->cuMemFree_v2(address));
 }
 
-static void ids_are_unique_for_the_life_of_the_program(struct bed *b)
+HEADER(ids_are_unique_for_the_life_of_the_program, "The Id is unique for the life of the program")
 {
     const struct flw_driver *cu = b->cu;
     unsigned long long first = 0, second = 0, own = 0, current = 0;
     CUcontext made = NULL;
-    if (!bed_has(b, cu->cuCtxGetId != NULL && cu->cuCtxCreate_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, cu->cuCtxGetId != NULL && cu->cuCtxCreate_v2 != NULL));
     OK(cu->cuCtxGetId(b->context, &own));
     OK(cu->cuCtxGetId(NULL, &current));
     THAT(own == current);
@@ -173,14 +170,13 @@ static void ids_are_unique_for_the_life_of_the_program(struct bed *b)
     THAT(first != second && first != own && second != own);
 }
 
-static void a_destroyed_context_takes_its_memory_along(struct bed *b)
+HEADER(a_destroyed_context_takes_its_memory_along,
+       "These resources also include memory allocations by cuMemAlloc()")
 {
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL;
     CUdeviceptr address = 0;
-    if (!bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, cu->cuCtxCreate_v2 != NULL));
     OK(cu->cuCtxCreate_v2(&made, 0, b->device));
     OK(cu->cuMemAlloc_v2(&address, 1 << 20));
     OK(cu->cuCtxDestroy_v2(made));
@@ -201,26 +197,24 @@ static void use_destroyed_body(struct bed *b, void *argument)
     IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, b->cu->cuMemAlloc_v2(&address, 4096));
 }
 
-static void a_destroyed_context_stays_current_and_dead(struct bed *b)
+RISKY(a_destroyed_context_stays_current_and_dead,
+      "attempting to access ctx from those threads will result in the error")
 {
     CUcontext made = NULL;
-    if (!bed_has(b, b->cu->cuCtxCreate_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuCtxCreate_v2 != NULL));
     OK(b->cu->cuCtxCreate_v2(&made, 0, b->device));
     OK(b->cu->cuCtxPopCurrent_v2(NULL));
     bed_on_thread(b, use_destroyed_body, &made);
 }
 
-static void handles_outlive_the_context(struct bed *b)
+HEADER(handles_outlive_the_context,
+       "These memory allocations are not associated with any CUDA context")
 {
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL;
     CUmemGenericAllocationHandle handle = 0;
     size_t grain = bed_grain(b);
-    if (b->skip != NULL || !bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
-        return;
-    }
+    NEED(b->skip == NULL && bed_has(b, cu->cuCtxCreate_v2 != NULL));
     CUmemAllocationProp properties = bed_properties(b, 0);
     OK(cu->cuCtxCreate_v2(&made, 0, b->device));
     OK(cu->cuMemCreate(&handle, grain, &properties, 0));
@@ -228,7 +222,8 @@ static void handles_outlive_the_context(struct bed *b)
     OK(cu->cuMemRelease(handle));
 }
 
-static void synchronizing_completes_all_streams(struct bed *b)
+HEADER(synchronizing_completes_all_streams,
+       "Blocks until the current context has completed all preceding requested tasks")
 {
     const struct flw_driver *cu = b->cu;
     CUstream stream[2] = {NULL, NULL};
@@ -246,7 +241,7 @@ static void synchronizing_completes_all_streams(struct bed *b)
     OK(cu->cuMemFree_v2(address));
 }
 
-static void destroying_nothing_is_refused(struct bed *b)
+HEADER(destroying_nothing_is_refused, "Destroys the CUDA context specified by ctx")
 {
     REFUSED(b->cu->cuCtxDestroy_v2(NULL));
 }
@@ -300,14 +295,13 @@ static void end_green(struct bed *b, const struct green *green)
     OK(green->destroy(green->handle));
 }
 
-static void streams_know_their_green_context(struct bed *b)
+HEADER(streams_know_their_green_context,
+       "is equivalent to the one returned by cuCtxFromGreenCtx() on the green context")
 {
     struct green green;
     CUcontext of_stream = NULL;
     CUgreenCtx of_green = NULL, of_main = NULL;
-    if (!make_green(b, &green)) {
-        return;
-    }
+    NEED(make_green(b, &green));
     OK(b->cu->cuStreamGetGreenCtx(green.stream, &of_green));
     THAT(of_green == green.handle);
     OK(b->cu->cuStreamGetGreenCtx(NULL, &of_main));
@@ -322,28 +316,24 @@ static void streams_know_their_green_context(struct bed *b)
     end_green(b, &green);
 }
 
-static void memory_outlives_its_green_context(struct bed *b)
+HEADER(memory_outlives_its_green_context,
+       "is a normal primary context but with the resources of the specified green context")
 {
     struct green green;
-    CUdeviceptr address = 0;
-    if (!make_green(b, &green)) {
-        return;
-    }
+    NEED(make_green(b, &green));
     OK(b->cu->cuCtxSetCurrent(green.context));
-    OK(b->cu->cuMemAlloc_v2(&address, 1 << 20));
+    CUdeviceptr address = bed_alloc(b, 1 << 20);
     bed_poke(b, address, 7);
     end_green(b, &green);
     THAT(bed_peek(b, address) == 7);
-    OK(b->cu->cuMemFree_v2(address));
 }
 
-static void a_context_event_covers_green_contexts(struct bed *b)
+HEADER(a_context_event_covers_green_contexts,
+       "capture all the activities of the primary context and its green contexts")
 {
     struct green green;
     CUevent event = NULL, own = NULL;
-    if (!bed_has(b, b->cu->cuCtxRecordEvent != NULL) || !make_green(b, &green)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuCtxRecordEvent != NULL) && make_green(b, &green));
     OK(b->cu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     bed_gate_close(b, green.stream);
     OK(b->cu->cuCtxRecordEvent(b->context, event));
@@ -352,8 +342,7 @@ static void a_context_event_covers_green_contexts(struct bed *b)
     OK(b->cu->cuEventSynchronize(event));
     OK(b->cu->cuEventDestroy_v2(event));
     /* The reverse is not true. */
-    CUstream stream = NULL;
-    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = bed_stream(b);
     bed_gate_close(b, stream);
     OK(b->cu->cuCtxSetCurrent(green.context));
     OK(b->cu->cuEventCreate(&own, CU_EVENT_DISABLE_TIMING));
@@ -363,46 +352,5 @@ static void a_context_event_covers_green_contexts(struct bed *b)
     bed_gate_open(b);
     OK(b->cu->cuCtxSetCurrent(b->context));
     OK(b->cu->cuStreamSynchronize(stream));
-    OK(b->cu->cuStreamDestroy_v2(stream));
     end_green(b, &green);
 }
-
-static const struct conformance_case cases[] = {
-    HEADER(streams_know_their_green_context,
-           "is equivalent to the one returned by cuCtxFromGreenCtx() on the green context"),
-    HEADER(memory_outlives_its_green_context,
-           "is a normal primary context but with the resources of the specified green context"),
-    HEADER(a_context_event_covers_green_contexts,
-           "capture all the activities of the primary context and its green contexts"),
-    HEADER(calls_need_a_current_context, "CUDA_ERROR_INVALID_CONTEXT"),
-    HEADER(none_is_current_after_unbinding,
-           "If no context is bound to the calling CPU thread then *pctx is set to NULL and"),
-    HEADER(push_and_pop_are_a_stack,
-           "this function makes that context current to the CPU thread again"),
-    HEADER(set_current_replaces_the_top, "this will replace the top of that stack with ctx"),
-    HEADER(set_current_null_on_an_empty_stack_is_fine,
-           "a no-op if the calling CPU thread's CUDA context stack is empty"),
-    HEADER(current_device_is_the_contexts,
-           "Returns in *device the handle of the specified context's device"),
-    HEADER(retaining_gives_the_same_context_and_pushes_nothing,
-           "the newly retained context is not pushed onto the stack"),
-    HEADER(primary_state_says_active, "and in *active whether it is active"),
-    HEADER(primary_cannot_be_released_more_often_than_retained,
-           "Releasing a primary context that has not been previously retained will fail with"),
-    RISKY(primary_reset_ends_its_memory_and_identity,
-          "Resetting the primary context does not release it"),
-    HEADER(ids_are_unique_for_the_life_of_the_program,
-           "The Id is unique for the life of the program"),
-    HEADER(a_destroyed_context_takes_its_memory_along,
-           "These resources also include memory allocations by cuMemAlloc()"),
-    RISKY(a_destroyed_context_stays_current_and_dead,
-          "attempting to access ctx from those threads will result in the error"),
-    HEADER(handles_outlive_the_context,
-           "These memory allocations are not associated with any CUDA context"),
-    HEADER(synchronizing_completes_all_streams,
-           "Blocks until the current context has completed all preceding requested tasks"),
-    HEADER(destroying_nothing_is_refused, "Destroys the CUDA context specified by ctx"),
-};
-
-const struct conformance_table conformance_context = {"context", cases,
-                                                      sizeof cases / sizeof *cases};

@@ -3,6 +3,7 @@
  * Owns: the cases about copies and memsets: the resulting contents, and their order. */
 #include <string.h>
 
+#define MODULE "copy"
 #include "conformance.h"
 
 #define BYTES 65536
@@ -13,27 +14,14 @@ struct field {
     unsigned char *pinned;
 };
 
-static void plough(struct bed *b, struct field *f)
+static struct field plough(struct bed *b)
 {
-    void *pinned = NULL;
-    *f = (struct field){0};
-    OK(b->cu->cuStreamCreate(&f->stream, CU_STREAM_NON_BLOCKING));
-    OK(b->cu->cuMemAlloc_v2(&f->a, BYTES));
-    OK(b->cu->cuMemAlloc_v2(&f->c, BYTES));
-    OK(b->cu->cuMemHostAlloc(&pinned, BYTES, 0));
-    f->pinned = pinned;
+    struct field f = {bed_stream(b), bed_alloc(b, BYTES), bed_alloc(b, BYTES),
+                      bed_pinned(b, BYTES)};
     for (size_t i = 0; i < BYTES; i++) {
-        f->pinned[i] = (unsigned char)(i * 31 + 7);
+        f.pinned[i] = (unsigned char)(i * 31 + 7);
     }
-}
-
-static void leave(struct bed *b, struct field *f)
-{
-    OK(b->cu->cuStreamSynchronize(f->stream));
-    OK(b->cu->cuMemFree_v2(f->a));
-    OK(b->cu->cuMemFree_v2(f->c));
-    OK(b->cu->cuMemFreeHost(f->pinned));
-    OK(b->cu->cuStreamDestroy_v2(f->stream));
+    return f;
 }
 
 static bool is_pattern(const unsigned char *bytes, size_t count)
@@ -46,22 +34,19 @@ static bool is_pattern(const unsigned char *bytes, size_t count)
     return true;
 }
 
-static void contents_go_there_and_back(struct bed *b)
+HEADER(contents_go_there_and_back, "Copies from host memory to device memory")
 {
     static unsigned char back[BYTES];
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     OK(b->cu->cuMemcpyHtoD_v2(f.a, f.pinned, BYTES));
     memset(back, 0, sizeof back);
     OK(b->cu->cuMemcpyDtoH_v2(back, f.a, BYTES));
     THAT(is_pattern(back, BYTES));
-    leave(b, &f);
 }
 
-static void copies_on_a_stream_follow_each_other(struct bed *b)
+HEADER(copies_on_a_stream_follow_each_other, "Copies from device memory to device memory")
 {
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     OK(b->cu->cuMemcpyHtoDAsync_v2(f.a, f.pinned, BYTES, f.stream));
     OK(b->cu->cuMemcpyDtoDAsync_v2(f.c, f.a, BYTES, f.stream));
     OK(b->cu->cuMemsetD8Async(f.a, 0, BYTES, f.stream));
@@ -71,14 +56,12 @@ static void copies_on_a_stream_follow_each_other(struct bed *b)
     OK(b->cu->cuStreamSynchronize(f.stream));
     THAT(is_pattern(f.pinned, BYTES));
     THAT(bed_peek(b, f.a) == 0);
-    leave(b, &f);
 }
 
-static void pageable_memory_may_change_after_the_call(struct bed *b)
+HEADER(pageable_memory_may_change_after_the_call, "Copies from host memory to device memory")
 {
     static unsigned char page[4096];
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     memset(page, 9, sizeof page);
     bed_gate_close(b, CU_STREAM_PER_THREAD); /* an unrelated stream is busy */
     OK(b->cu->cuMemcpyHtoDAsync_v2(f.a, page, sizeof page, f.stream));
@@ -87,14 +70,12 @@ static void pageable_memory_may_change_after_the_call(struct bed *b)
     THAT(bed_peek(b, f.a + 2048) == 0x09090909);
     bed_gate_open(b);
     OK(b->cu->cuStreamSynchronize(CU_STREAM_PER_THREAD));
-    leave(b, &f);
 }
 
-static void memsets_fill_exactly(struct bed *b)
+HEADER(memsets_fill_exactly, "Sets the memory range of N 32-bit values to the specified value")
 {
     static unsigned char back[4096];
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     OK(b->cu->cuMemsetD8_v2(f.a, 0xee, 4096));
     OK(b->cu->cuCtxSynchronize()); /* the plain memset may return early */
     OK(b->cu->cuMemsetD8Async(f.a + 100, 0x11, 50, f.stream));
@@ -104,52 +85,31 @@ static void memsets_fill_exactly(struct bed *b)
     THAT(back[99] == 0xee && back[100] == 0x11 && back[149] == 0x11 && back[150] == 0xee);
     THAT(back[199] == 0xee && back[200] == 0x55 && back[203] == 0x22 && back[211] == 0x22 &&
          back[212] == 0xee);
-    leave(b, &f);
 }
 
-static void misaligned_memset_is_refused(struct bed *b)
+HEADER(misaligned_memset_is_refused, "pointer must be four byte aligned")
 {
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     REFUSED(b->cu->cuMemsetD32Async(f.a + 2, 1, 1, f.stream));
-    leave(b, &f);
 }
 
-static void memory_that_is_no_more_is_refused(struct bed *b)
+RISKY(memory_that_is_no_more_is_refused, "specify the base pointers of the destination and source")
 {
-    struct field f;
     CUdeviceptr gone = 0;
     uint32_t word = 0;
-    plough(b, &f);
     OK(b->cu->cuMemAlloc_v2(&gone, 4u << 20));
     OK(b->cu->cuMemFree_v2(gone));
     REFUSED(b->cu->cuMemcpyDtoH_v2(&word, gone, sizeof word));
     REFUSED(b->cu->cuMemcpyDtoH_v2(&word, 0, sizeof word));
-    leave(b, &f);
 }
 
-static void free_waits_for_the_device(struct bed *b)
+HEADER(free_waits_for_the_device,
+       "For all other pointers, this API may perform implicit synchronization")
 {
-    struct field f;
-    plough(b, &f);
-    /* "may perform implicit synchronization": afterwards the work is done or was never at risk. */
-    OK(b->cu->cuMemsetD8Async(f.a, 1, BYTES, f.stream));
-    OK(b->cu->cuMemFree_v2(f.a));
-    OK(b->cu->cuStreamSynchronize(f.stream));
-    OK(b->cu->cuMemAlloc_v2(&f.a, BYTES));
-    leave(b, &f);
+    CUdeviceptr address = 0;
+    CUstream stream = bed_stream(b);
+    OK(b->cu->cuMemAlloc_v2(&address, BYTES));
+    OK(b->cu->cuMemsetD8Async(address, 1, BYTES, stream));
+    OK(b->cu->cuMemFree_v2(address)); /* after this the work is complete, or was never at risk */
+    OK(b->cu->cuStreamSynchronize(stream));
 }
-
-static const struct conformance_case cases[] = {
-    HEADER(contents_go_there_and_back, "Copies from host memory to device memory"),
-    HEADER(copies_on_a_stream_follow_each_other, "Copies from device memory to device memory"),
-    HEADER(pageable_memory_may_change_after_the_call, "Copies from host memory to device memory"),
-    HEADER(memsets_fill_exactly, "Sets the memory range of N 32-bit values to the specified value"),
-    HEADER(misaligned_memset_is_refused, "pointer must be four byte aligned"),
-    RISKY(memory_that_is_no_more_is_refused,
-          "specify the base pointers of the destination and source"),
-    HEADER(free_waits_for_the_device,
-           "For all other pointers, this API may perform implicit synchronization"),
-};
-
-const struct conformance_table conformance_copy = {"copy", cases, sizeof cases / sizeof *cases};

@@ -4,9 +4,11 @@
  * entry points by name, modules and kernels. */
 #include <string.h>
 
+#define MODULE "device"
 #include "conformance.h"
 
-static void version_is_a_number_of_thousands_and_tens(struct bed *b)
+HEADER(version_is_a_number_of_thousands_and_tens,
+       "Returns in *driverVersion the version of CUDA supported by the driver")
 {
     int version = 0;
     OK(b->cu->cuDriverGetVersion(&version));
@@ -14,13 +16,14 @@ static void version_is_a_number_of_thousands_and_tens(struct bed *b)
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuDriverGetVersion(NULL));
 }
 
-static void init_refuses_flags(struct bed *b)
+HEADER(init_refuses_flags, "the Flags parameter must be 0")
 {
     OK(b->cu->cuInit(0));
     REFUSED(b->cu->cuInit(1));
 }
 
-static void error_names_are_known_or_refused(struct bed *b)
+HEADER(error_names_are_known_or_refused,
+       "will be returned and *pStr will be set to the NULL address")
 {
     const char *name = "x";
     OK(b->cu->cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &name));
@@ -31,7 +34,8 @@ static void error_names_are_known_or_refused(struct bed *b)
     THAT(name == NULL);
 }
 
-static void error_texts_are_known_or_refused(struct bed *b)
+HEADER(error_texts_are_known_or_refused,
+       "will be returned and *pStr will be set to the NULL address")
 {
     const char *text = NULL;
     OK(b->cu->cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text));
@@ -40,7 +44,7 @@ static void error_texts_are_known_or_refused(struct bed *b)
     THAT(text == NULL);
 }
 
-static void ordinals_begin_at_zero(struct bed *b)
+HEADER(ordinals_begin_at_zero, "<b>[0, cuDeviceGetCount()-1]</b>")
 {
     int count = 0;
     CUdevice device = -1;
@@ -51,14 +55,15 @@ static void ordinals_begin_at_zero(struct bed *b)
     IS(CUDA_ERROR_INVALID_DEVICE, b->cu->cuDeviceGet(&device, -1));
 }
 
-static void name_fits_the_buffer(struct bed *b)
+HEADER(name_fits_the_buffer, "len specifies the maximum length of the string that may be returned")
 {
     char name[4] = {'x', 'x', 'x', 'x'};
     OK(b->cu->cuDeviceGetName(name, sizeof name, b->device));
     THAT(memchr(name, '\0', sizeof name) != NULL);
 }
 
-static void total_memory_is_what_a_context_sees(struct bed *b)
+HEADER(total_memory_is_what_a_context_sees,
+       "Returns in *bytes the total amount of memory available on the device")
 {
     size_t device_bytes = 0, free_bytes = 0, total_bytes = 0;
     OK(b->cu->cuDeviceTotalMem_v2(&device_bytes, b->device));
@@ -67,7 +72,7 @@ static void total_memory_is_what_a_context_sees(struct bed *b)
     THAT(free_bytes <= total_bytes);
 }
 
-static void attributes_answer(struct bed *b)
+HEADER(attributes_answer, "Returns in *pi the integer value of the attribute attrib")
 {
     int value = 0;
     OK(b->cu->cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, b->device));
@@ -79,23 +84,21 @@ static void attributes_answer(struct bed *b)
        b->cu->cuDeviceGetAttribute(&value, (CUdevice_attribute)99999, b->device));
 }
 
-static void device_cannot_be_its_own_peer(struct bed *b)
+HEADER(device_cannot_be_its_own_peer,
+       "are capable of directly accessing memory from contexts on peerDev and 0 otherwise")
 {
     int can = -1;
-    if (!bed_has(b, b->cu->cuDeviceCanAccessPeer != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuDeviceCanAccessPeer != NULL));
     OK(b->cu->cuDeviceCanAccessPeer(&can, b->device, b->device));
     THAT(can == 0);
 }
 
-static void entry_points_are_found_by_name(struct bed *b)
+HEADER(entry_points_are_found_by_name,
+       "this API will return the function pointer to the corresponding versioned function")
 {
     void *function = NULL;
     CUdriverProcAddressQueryResult status;
-    if (!bed_has(b, b->cu->cuGetProcAddress_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuGetProcAddress_v2 != NULL));
     OK(b->cu->cuGetProcAddress_v2("cuMemAlloc", &function, 11040, 0, &status));
     THAT(function != NULL && status == CU_GET_PROC_ADDRESS_SUCCESS);
     int (*get_version)(int *) = NULL;
@@ -105,25 +108,22 @@ static void entry_points_are_found_by_name(struct bed *b)
     THAT(get_version != NULL && get_version(&version) == 0 && version == b->cu->version);
 }
 
-static void unknown_entry_point_is_not_found(struct bed *b)
+HEADER(unknown_entry_point_is_not_found, "The requested symbol was not found")
 {
     void *function = &function;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
-    if (!bed_has(b, b->cu->cuGetProcAddress_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuGetProcAddress_v2 != NULL));
     /* The header documents success with NULL, the list of results NOT_FOUND; drivers do either. */
     CUresult result = b->cu->cuGetProcAddress_v2("cuSowAndReap", &function, 11040, 0, &status);
     THAT(result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_FOUND);
     THAT(function == NULL && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 }
 
-static void entry_point_newer_than_the_driver_is_refused(struct bed *b)
+HEADER(entry_point_newer_than_the_driver_is_refused,
+       "If the specified CUDA version is greater than the driver version")
 {
     void *function = NULL;
-    if (!bed_has(b, b->cu->cuGetProcAddress_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuGetProcAddress_v2 != NULL));
     IS(CUDA_ERROR_INVALID_VALUE,
        b->cu->cuGetProcAddress_v2("cuMemAlloc", &function, b->cu->version + 1000, 0, NULL));
 }
@@ -169,16 +169,14 @@ static bool load_kernel(struct bed *b, CUmodule *module, CUfunction *function)
            OK(b->cu->cuModuleGetFunction(function, *module, "flw_store_word"));
 }
 
-static void kernel_stores_in_stream_order(struct bed *b)
+HEADER(kernel_stores_in_stream_order, "Invokes the function")
 {
     const struct flw_driver *cu = b->cu;
     CUmodule module = NULL;
     CUfunction function = NULL;
     CUdeviceptr address = 0;
     CUstream stream = NULL;
-    if (!load_kernel(b, &module, &function)) {
-        return;
-    }
+    NEED(load_kernel(b, &module, &function));
     OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cu->cuMemAlloc_v2(&address, 4096));
     OK(cu->cuMemsetD32Async(address, 7, 2, stream));
@@ -194,15 +192,14 @@ static void kernel_stores_in_stream_order(struct bed *b)
     OK(cu->cuModuleUnload(module));
 }
 
-static void kernel_takes_its_parameters_from_a_buffer(struct bed *b)
+HEADER(kernel_takes_its_parameters_from_a_buffer,
+       "a single buffer that is passed in via the extra parameter")
 {
     const struct flw_driver *cu = b->cu;
     CUmodule module = NULL;
     CUfunction function = NULL;
     CUdeviceptr address = 0;
-    if (!load_kernel(b, &module, &function)) {
-        return;
-    }
+    NEED(load_kernel(b, &module, &function));
     OK(cu->cuMemAlloc_v2(&address, 4096));
     OK(cu->cuMemsetD32Async(address, 7, 2, NULL));
     struct {
@@ -222,14 +219,12 @@ static void kernel_takes_its_parameters_from_a_buffer(struct bed *b)
     OK(cu->cuModuleUnload(module));
 }
 
-static void function_tells_its_name(struct bed *b)
+HEADER(function_tells_its_name, "the function name associated with the function handle")
 {
     CUmodule module = NULL;
     CUfunction function = NULL;
     const char *name = NULL;
-    if (!bed_has(b, b->cu->cuFuncGetName != NULL) || !load_kernel(b, &module, &function)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuFuncGetName != NULL) && load_kernel(b, &module, &function));
     OK(b->cu->cuFuncGetName(&name, function));
     THAT(name != NULL && strcmp(name, "flw_store_word") == 0);
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuFuncGetName(NULL, function));
@@ -237,14 +232,12 @@ static void function_tells_its_name(struct bed *b)
     OK(b->cu->cuModuleUnload(module));
 }
 
-static void function_tells_its_parameters(struct bed *b)
+HEADER(function_tells_its_parameters, "must be less than the number of parameters")
 {
     CUmodule module = NULL;
     CUfunction function = NULL;
     size_t offset = 99, bytes = 99;
-    if (!bed_has(b, b->cu->cuFuncGetParamInfo != NULL) || !load_kernel(b, &module, &function)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuFuncGetParamInfo != NULL) && load_kernel(b, &module, &function));
     OK(b->cu->cuFuncGetParamInfo(function, 0, &offset, &bytes));
     THAT(offset == 0 && bytes == 8);
     OK(b->cu->cuFuncGetParamInfo(function, 1, &offset, &bytes));
@@ -254,24 +247,21 @@ static void function_tells_its_parameters(struct bed *b)
     OK(b->cu->cuModuleUnload(module));
 }
 
-static void kernel_of_unknown_name_is_not_found(struct bed *b)
+HEADER(kernel_of_unknown_name_is_not_found,
+       "If no function of that name exists, cuModuleGetFunction() returns")
 {
     CUmodule module = NULL;
     CUfunction function = NULL;
-    if (!load_kernel(b, &module, &function)) {
-        return;
-    }
+    NEED(load_kernel(b, &module, &function));
     IS(CUDA_ERROR_NOT_FOUND, b->cu->cuModuleGetFunction(&function, module, "no_such_kernel"));
     OK(b->cu->cuModuleUnload(module));
 }
 
-static void launch_without_blocks_is_refused(struct bed *b)
+HEADER(launch_without_blocks_is_refused, "gridDimY x gridDimZ grid of blocks")
 {
     CUmodule module = NULL;
     CUfunction function = NULL;
-    if (!load_kernel(b, &module, &function)) {
-        return;
-    }
+    NEED(load_kernel(b, &module, &function));
     CUdeviceptr address = 0;
     uint32_t value = 0;
     void *parameters[] = {&address, &value};
@@ -279,36 +269,3 @@ static void launch_without_blocks_is_refused(struct bed *b)
     REFUSED(b->cu->cuLaunchKernel(function, 1, 1, 1, 4096, 1, 1, 0, NULL, parameters, NULL));
     OK(b->cu->cuModuleUnload(module));
 }
-
-static const struct conformance_case cases[] = {
-    HEADER(version_is_a_number_of_thousands_and_tens,
-           "Returns in *driverVersion the version of CUDA supported by the driver"),
-    HEADER(init_refuses_flags, "the Flags parameter must be 0"),
-    HEADER(error_names_are_known_or_refused,
-           "will be returned and *pStr will be set to the NULL address"),
-    HEADER(error_texts_are_known_or_refused,
-           "will be returned and *pStr will be set to the NULL address"),
-    HEADER(ordinals_begin_at_zero, "<b>[0, cuDeviceGetCount()-1]</b>"),
-    HEADER(name_fits_the_buffer,
-           "len specifies the maximum length of the string that may be returned"),
-    HEADER(total_memory_is_what_a_context_sees,
-           "Returns in *bytes the total amount of memory available on the device"),
-    HEADER(attributes_answer, "Returns in *pi the integer value of the attribute attrib"),
-    HEADER(device_cannot_be_its_own_peer,
-           "are capable of directly accessing memory from contexts on peerDev and 0 otherwise"),
-    HEADER(entry_points_are_found_by_name,
-           "this API will return the function pointer to the corresponding versioned function"),
-    HEADER(unknown_entry_point_is_not_found, "The requested symbol was not found"),
-    HEADER(entry_point_newer_than_the_driver_is_refused,
-           "If the specified CUDA version is greater than the driver version"),
-    HEADER(kernel_stores_in_stream_order, "Invokes the function"),
-    HEADER(kernel_takes_its_parameters_from_a_buffer,
-           "a single buffer that is passed in via the extra parameter"),
-    HEADER(function_tells_its_name, "the function name associated with the function handle"),
-    HEADER(function_tells_its_parameters, "must be less than the number of parameters"),
-    HEADER(kernel_of_unknown_name_is_not_found,
-           "If no function of that name exists, cuModuleGetFunction() returns"),
-    HEADER(launch_without_blocks_is_refused, "gridDimY x gridDimZ grid of blocks"),
-};
-
-const struct conformance_table conformance_device = {"device", cases, sizeof cases / sizeof *cases};

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#define MODULE "forms"
 #include "conformance.h"
 
 /* Load an exported function by name into a pointer of the type; skip the case if it is missing. */
@@ -24,12 +25,11 @@ static void *versioned(struct bed *b, const char *base, int version, unsigned fl
     return function;
 }
 
-static void one_base_name_has_several_functions(struct bed *b)
+HEADER(one_base_name_has_several_functions,
+       "this API will return the function pointer to the corresponding versioned function")
 {
     const char *base = "cuStreamBeginCapture";
-    if (!bed_has(b, b->cu->cuGetProcAddress_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuGetProcAddress_v2 != NULL));
     void *modeless = versioned(b, base, 10000, 0), *present = versioned(b, base, 10010, 0);
     THAT(modeless != NULL && present != NULL && modeless != present);
     THAT(versioned(b, base, 11040, 0) == present);
@@ -39,11 +39,10 @@ static void one_base_name_has_several_functions(struct bed *b)
     THAT(early == NULL && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
 }
 
-static void flags_choose_the_per_thread_twin(struct bed *b)
+HEADER(flags_choose_the_per_thread_twin,
+       "If a per-thread version is not found, the API will return the legacy version")
 {
-    if (!bed_has(b, b->cu->cuGetProcAddress_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuGetProcAddress_v2 != NULL));
     void *plain = versioned(b, "cuMemAllocAsync", 11040, 0);
     void *legacy = versioned(b, "cuMemAllocAsync", 11040, 1);
     void *twin = versioned(b, "cuMemAllocAsync", 11040, 2);
@@ -52,20 +51,19 @@ static void flags_choose_the_per_thread_twin(struct bed *b)
     THAT(without != NULL && without == versioned(b, "cuMemAlloc", 11040, 2));
 }
 
-static void a_twin_takes_null_for_its_own_stream(struct bed *b)
+HEADER(a_twin_takes_null_for_its_own_stream,
+       "driver symbols that match the requested driver symbol name including the per-thread")
 {
     CUresult (*get_id)(CUstream, unsigned long long *) = NULL;
     unsigned long long own = 0, twins = 0, legacy = 0;
-    if (!find(b, "cuStreamGetId_ptsz", &get_id) || !bed_has(b, b->cu->cuStreamGetId != NULL)) {
-        return;
-    }
+    NEED(find(b, "cuStreamGetId_ptsz", &get_id) && bed_has(b, b->cu->cuStreamGetId != NULL));
     OK(b->cu->cuStreamGetId(CU_STREAM_PER_THREAD, &own));
     OK(b->cu->cuStreamGetId(NULL, &legacy));
     OK(get_id(NULL, &twins));
     THAT(twins == own && twins != legacy);
 }
 
-static void a_rectangle_leaves_the_rest_of_its_rows(struct bed *b)
+HEADER(a_rectangle_leaves_the_rest_of_its_rows, "Sets the 2D memory range of")
 {
     enum {
         PITCH = 16,
@@ -74,9 +72,7 @@ static void a_rectangle_leaves_the_rest_of_its_rows(struct bed *b)
     CUresult (*fill)(CUdeviceptr, size_t, unsigned short, size_t, size_t) = NULL;
     unsigned char back[PITCH * HEIGHT];
     CUdeviceptr address = 0;
-    if (!find(b, "cuMemsetD2D16_v2", &fill)) {
-        return;
-    }
+    NEED(find(b, "cuMemsetD2D16_v2", &fill));
     OK(b->cu->cuMemAlloc_v2(&address, sizeof back));
     OK(b->cu->cuMemsetD8_v2(address, 7, sizeof back));
     OK(fill(address, PITCH, 0x0201, 3, HEIGHT));
@@ -91,7 +87,7 @@ static void a_rectangle_leaves_the_rest_of_its_rows(struct bed *b)
     OK(b->cu->cuMemFree_v2(address));
 }
 
-static void many_attributes_of_no_pointer_are_null(struct bed *b)
+HEADER(many_attributes_of_no_pointer_are_null, "the attributes are assigned default NULL values")
 {
     CUresult (*get)(unsigned, CUpointer_attribute *, void **, CUdeviceptr) = NULL;
     CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
@@ -101,9 +97,7 @@ static void many_attributes_of_no_pointer_are_null(struct bed *b)
     size_t bytes = 77;
     void *to[] = {&context, &type, &bytes};
     CUdeviceptr address = 0;
-    if (!find(b, "cuPointerGetAttributes", &get)) {
-        return;
-    }
+    NEED(find(b, "cuPointerGetAttributes", &get));
     OK(b->cu->cuMemAlloc_v2(&address, 5000));
     OK(get(3, wanted, to, address));
     THAT(context == b->context && type == CU_MEMORYTYPE_DEVICE && bytes == 5000);
@@ -112,15 +106,13 @@ static void many_attributes_of_no_pointer_are_null(struct bed *b)
     THAT(context == NULL && type == 0 && bytes == 0);
 }
 
-static void a_handle_names_one_life_of_an_address(struct bed *b)
+HEADER(a_handle_names_one_life_of_an_address, "will return a unique handle for the new memory")
 {
     CUresult (*get)(CUipcMemHandle *, CUdeviceptr) = NULL;
     CUipcMemHandle first, again, later;
     CUdeviceptr address = 0;
-    if (!find(b, "cuIpcGetMemHandle", &get) ||
-        !bed_has_attribute(b, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, "the device has no IPC")) {
-        return;
-    }
+    NEED(find(b, "cuIpcGetMemHandle", &get) &&
+         bed_has_attribute(b, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, "the device has no IPC"));
     OK(b->cu->cuMemAlloc_v2(&address, 4u << 20));
     OK(get(&first, address));
     OK(get(&again, address));
@@ -133,48 +125,39 @@ static void a_handle_names_one_life_of_an_address(struct bed *b)
     OK(b->cu->cuMemFree_v2(address));
 }
 
-static void a_named_context_is_synchronised(struct bed *b)
+HEADER(a_named_context_is_synchronised,
+       "If the specified context is NULL, the API will operate on the current context")
 {
     CUresult (*synchronise)(CUcontext) = NULL;
-    CUstream stream = NULL;
     CUcontext current = NULL;
-    if (!find(b, "cuCtxSynchronize_v2", &synchronise)) {
-        return;
-    }
-    CUdeviceptr address = 0;
-    OK(b->cu->cuMemAlloc_v2(&address, 4096));
-    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    NEED(find(b, "cuCtxSynchronize_v2", &synchronise));
+    CUdeviceptr address = bed_alloc(b, 4096);
+    CUstream stream = bed_stream(b);
     OK(b->cu->cuMemsetD8Async(address, 0, 4096, stream));
     OK(b->cu->cuCtxPopCurrent_v2(&current));
     REFUSED(synchronise(NULL));
     OK(synchronise(current));
     OK(b->cu->cuCtxPushCurrent_v2(current));
     OK(b->cu->cuStreamQuery(stream));
-    OK(b->cu->cuStreamDestroy_v2(stream));
-    OK(b->cu->cuMemFree_v2(address));
 }
 
-static void two_names_pin_host_memory(struct bed *b)
+HEADER(two_names_pin_host_memory, "bytes of host memory that is page-locked and accessible to the")
 {
     CUresult (*alloc)(void **, size_t) = NULL;
     void *pointer = NULL;
-    if (!find(b, "cuMemAllocHost_v2", &alloc)) {
-        return;
-    }
+    NEED(find(b, "cuMemAllocHost_v2", &alloc));
     OK(alloc(&pointer, 5000));
     memset(pointer, 1, 5000);
     OK(b->cu->cuMemFreeHost(pointer));
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFreeHost(pointer));
 }
 
-static void devices_differ_in_their_uuids(struct bed *b)
+HEADER(devices_differ_in_their_uuids, "Returns 16-octets identifying the device")
 {
     CUresult (*get)(char *, CUdevice) = NULL;
     char first[16] = {0}, other[16] = {0};
     int count = 0;
-    if (!find(b, "cuDeviceGetUuid_v2", &get)) {
-        return;
-    }
+    NEED(find(b, "cuDeviceGetUuid_v2", &get));
     OK(b->cu->cuDeviceGetCount(&count));
     OK(get(first, 0));
     for (int device = 0; device < count; device++) {
@@ -184,15 +167,13 @@ static void devices_differ_in_their_uuids(struct bed *b)
     IS(CUDA_ERROR_INVALID_DEVICE, get(other, count));
 }
 
-static void every_priority_of_the_range_is_accepted(struct bed *b)
+HEADER(every_priority_of_the_range_is_accepted, "meaningful stream priorities is given by")
 {
     CUresult (*get)(int *, int *) = NULL;
     CUstream stream = NULL;
     int least = 0, greatest = 0;
-    if (!find(b, "cuCtxGetStreamPriorityRange", &get) ||
-        !bed_has(b, b->cu->cuStreamCreateWithPriority != NULL)) {
-        return;
-    }
+    NEED(find(b, "cuCtxGetStreamPriorityRange", &get) &&
+         bed_has(b, b->cu->cuStreamCreateWithPriority != NULL));
     OK(get(NULL, NULL));
     OK(get(&least, &greatest));
     for (int priority = greatest; priority <= least; priority++) {
@@ -202,39 +183,15 @@ static void every_priority_of_the_range_is_accepted(struct bed *b)
 }
 
 /* The parameters of CUDA's samples: all zero. */
-static void a_context_with_empty_parameters_is_a_plain_one(struct bed *b)
+HEADER(a_context_with_empty_parameters_is_a_plain_one,
+       "Creates a new CUDA context and associates it with the calling thread")
 {
     CUresult (*create)(CUcontext *, CUctxCreateParams *, unsigned, CUdevice) = NULL;
     CUctxCreateParams parameters = {0};
     CUcontext made = NULL, current = NULL;
-    if (!find(b, "cuCtxCreate_v4", &create)) {
-        return;
-    }
+    NEED(find(b, "cuCtxCreate_v4", &create));
     OK(create(&made, &parameters, 0, b->device));
     OK(b->cu->cuCtxGetCurrent(&current));
     THAT(current == made);
     OK(b->cu->cuCtxDestroy_v2(made));
 }
-
-static const struct conformance_case cases[] = {
-    HEADER(one_base_name_has_several_functions,
-           "this API will return the function pointer to the corresponding versioned function"),
-    HEADER(flags_choose_the_per_thread_twin,
-           "If a per-thread version is not found, the API will return the legacy version"),
-    HEADER(a_twin_takes_null_for_its_own_stream,
-           "driver symbols that match the requested driver symbol name including the per-thread"),
-    HEADER(a_rectangle_leaves_the_rest_of_its_rows, "Sets the 2D memory range of"),
-    HEADER(many_attributes_of_no_pointer_are_null,
-           "the attributes are assigned default NULL values"),
-    HEADER(a_handle_names_one_life_of_an_address, "will return a unique handle for the new memory"),
-    HEADER(a_named_context_is_synchronised,
-           "If the specified context is NULL, the API will operate on the current context"),
-    HEADER(a_context_with_empty_parameters_is_a_plain_one,
-           "Creates a new CUDA context and associates it with the calling thread"),
-    HEADER(devices_differ_in_their_uuids, "Returns 16-octets identifying the device"),
-    HEADER(every_priority_of_the_range_is_accepted, "meaningful stream priorities is given by"),
-    HEADER(two_names_pin_host_memory,
-           "bytes of host memory that is page-locked and accessible to the"),
-};
-
-const struct conformance_table conformance_forms = {"forms", cases, sizeof cases / sizeof *cases};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the cases about graphs: effects and order of a launch, and destruction. */
+#define MODULE "graph"
 #include "conformance.h"
 
 struct field {
@@ -18,9 +19,9 @@ static bool plough(struct bed *b, struct field *f, uint32_t value)
     if (!bed_has(b, cu->cuGraphInstantiateWithFlags != NULL && cu->cuGraphLaunch != NULL)) {
         return false;
     }
-    OK(cu->cuStreamCreate(&f->stream, CU_STREAM_NON_BLOCKING));
-    OK(cu->cuStreamCreate(&f->other, CU_STREAM_NON_BLOCKING));
-    OK(cu->cuMemAlloc_v2(&f->address, 4096));
+    f->stream = bed_stream(b);
+    f->other = bed_stream(b);
+    f->address = bed_alloc(b, 4096);
     OK(cu->cuMemsetD8_v2(f->address, 0, 4096));
     OK(cu->cuCtxSynchronize());
     OK(cu->cuStreamBeginCapture_v2(f->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -35,17 +36,12 @@ static void leave(struct bed *b, struct field *f)
     OK(b->cu->cuCtxSynchronize());
     OK(b->cu->cuGraphExecDestroy(f->executable));
     OK(b->cu->cuGraphDestroy(f->graph));
-    OK(b->cu->cuStreamDestroy_v2(f->stream));
-    OK(b->cu->cuStreamDestroy_v2(f->other));
-    OK(b->cu->cuMemFree_v2(f->address));
 }
 
-static void a_launch_does_the_captured_work(struct bed *b)
+HEADER(a_launch_does_the_captured_work, "Executes hGraphExec in hStream")
 {
     struct field f;
-    if (!plough(b, &f, 11)) {
-        return;
-    }
+    NEED(plough(b, &f, 11));
     OK(b->cu->cuStreamSynchronize(f.stream));
     THAT(bed_peek(b, f.address) == 0); /* instantiating runs nothing */
     OK(b->cu->cuGraphLaunch(f.executable, f.stream));
@@ -54,12 +50,12 @@ static void a_launch_does_the_captured_work(struct bed *b)
     leave(b, &f);
 }
 
-static void a_launch_is_behind_earlier_work(struct bed *b)
+HEADER(a_launch_is_behind_earlier_work,
+       "Each launch is ordered behind both any previous work in hStream and any previous "
+       "launches of hGraphExec")
 {
     struct field f;
-    if (!plough(b, &f, 12)) {
-        return;
-    }
+    NEED(plough(b, &f, 12));
     bed_gate_close(b, f.stream);
     OK(b->cu->cuMemsetD32Async(f.address, 1, 2, f.stream));
     OK(b->cu->cuGraphLaunch(f.executable, f.stream));
@@ -70,12 +66,11 @@ static void a_launch_is_behind_earlier_work(struct bed *b)
     leave(b, &f);
 }
 
-static void launches_of_one_executable_are_ordered(struct bed *b)
+HEADER(launches_of_one_executable_are_ordered,
+       "Only one instance of hGraphExec may be executing at a time")
 {
     struct field f;
-    if (!plough(b, &f, 13)) {
-        return;
-    }
+    NEED(plough(b, &f, 13));
     bed_gate_close(b, f.stream);
     OK(b->cu->cuGraphLaunch(f.executable, f.stream));
     OK(b->cu->cuGraphLaunch(f.executable, f.other));
@@ -86,12 +81,12 @@ static void launches_of_one_executable_are_ordered(struct bed *b)
     leave(b, &f);
 }
 
-static void an_executable_in_flight_is_destroyed_later(struct bed *b)
+HEADER(an_executable_in_flight_is_destroyed_later,
+       "If the executable graph is in-flight, it will not be terminated, but rather freed "
+       "asynchronously on completion")
 {
     struct field f;
-    if (!plough(b, &f, 14)) {
-        return;
-    }
+    NEED(plough(b, &f, 14));
     bed_gate_close(b, f.stream);
     OK(b->cu->cuGraphLaunch(f.executable, f.stream));
     OK(b->cu->cuGraphExecDestroy(f.executable));
@@ -102,13 +97,11 @@ static void an_executable_in_flight_is_destroyed_later(struct bed *b)
     leave(b, &f);
 }
 
-static void an_executable_outlives_its_graph(struct bed *b)
+HEADER(an_executable_outlives_its_graph, "Instantiates hGraph as an executable graph")
 {
     struct field f;
     CUgraph second = NULL;
-    if (!plough(b, &f, 15)) {
-        return;
-    }
+    NEED(plough(b, &f, 15));
     OK(b->cu->cuGraphDestroy(f.graph));
     OK(b->cu->cuGraphLaunch(f.executable, f.stream));
     OK(b->cu->cuStreamSynchronize(f.stream));
@@ -119,14 +112,13 @@ static void an_executable_outlives_its_graph(struct bed *b)
     leave(b, &f);
 }
 
-static void a_graph_launched_inside_a_capture_is_captured(struct bed *b)
+HEADER(a_graph_launched_inside_a_capture_is_captured,
+       "all operations pushed into the stream will not be executed")
 {
     struct field f;
     CUgraph outer = NULL;
     CUgraphExec outer_executable = NULL;
-    if (!plough(b, &f, 16)) {
-        return;
-    }
+    NEED(plough(b, &f, 16));
     OK(b->cu->cuStreamBeginCapture_v2(f.other, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(b->cu->cuGraphLaunch(f.executable, f.other));
     OK(b->cu->cuStreamEndCapture(f.other, &outer));
@@ -140,16 +132,14 @@ static void a_graph_launched_inside_a_capture_is_captured(struct bed *b)
     leave(b, &f);
 }
 
-static void forked_branches_both_run(struct bed *b)
+HEADER(forked_branches_both_run, "returning the captured graph via phGraph")
 {
     const struct flw_driver *cu = b->cu;
     struct field f;
     CUevent event = NULL;
     CUgraph graph = NULL;
     CUgraphExec executable = NULL;
-    if (!plough(b, &f, 17)) {
-        return;
-    }
+    NEED(plough(b, &f, 17));
     OK(cu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     OK(cu->cuStreamBeginCapture_v2(f.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cu->cuEventRecord(event, f.stream));
@@ -169,21 +159,3 @@ static void forked_branches_both_run(struct bed *b)
     OK(cu->cuEventDestroy_v2(event));
     leave(b, &f);
 }
-
-static const struct conformance_case cases[] = {
-    HEADER(a_launch_does_the_captured_work, "Executes hGraphExec in hStream"),
-    HEADER(a_launch_is_behind_earlier_work,
-           "Each launch is ordered behind both any previous work in hStream and any previous "
-           "launches of hGraphExec"),
-    HEADER(launches_of_one_executable_are_ordered,
-           "Only one instance of hGraphExec may be executing at a time"),
-    HEADER(an_executable_in_flight_is_destroyed_later,
-           "If the executable graph is in-flight, it will not be terminated, but rather freed "
-           "asynchronously on completion"),
-    HEADER(an_executable_outlives_its_graph, "Instantiates hGraph as an executable graph"),
-    HEADER(a_graph_launched_inside_a_capture_is_captured,
-           "all operations pushed into the stream will not be executed"),
-    HEADER(forked_branches_both_run, "returning the captured graph via phGraph"),
-};
-
-const struct conformance_table conformance_graph = {"graph", cases, sizeof cases / sizeof *cases};

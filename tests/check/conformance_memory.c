@@ -5,15 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MODULE "memory"
 #include "conformance.h"
 
-static void zero_bytes_are_refused(struct bed *b)
+HEADER(zero_bytes_are_refused, "If bytesize is 0, cuMemAlloc() returns")
 {
     CUdeviceptr address = 0;
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemAlloc_v2(&address, 0));
 }
 
-static void allocations_are_aligned_and_apart(struct bed *b)
+HEADER(allocations_are_aligned_and_apart,
+       "The allocated memory is suitably aligned for any kind of variable")
 {
     CUdeviceptr address[8] = {0};
     for (int i = 0; i < 8; i++) {
@@ -28,7 +30,7 @@ static void allocations_are_aligned_and_apart(struct bed *b)
     }
 }
 
-static void double_free_is_refused(struct bed *b)
+RISKY(double_free_is_refused, "which must have been returned by a previous call")
 {
     CUdeviceptr address = 0;
     OK(b->cu->cuMemAlloc_v2(&address, 1 << 20));
@@ -36,15 +38,14 @@ static void double_free_is_refused(struct bed *b)
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFree_v2(address));
 }
 
-static void interior_free_is_refused(struct bed *b)
+RISKY(interior_free_is_refused, "which must have been returned by a previous call")
 {
-    CUdeviceptr address = 0;
-    OK(b->cu->cuMemAlloc_v2(&address, 1 << 20));
+    CUdeviceptr address = bed_alloc(b, 1 << 20);
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFree_v2(address + 512));
-    OK(b->cu->cuMemFree_v2(address));
 }
 
-static void more_than_the_device_has_is_out_of_memory(struct bed *b)
+HEADER(more_than_the_device_has_is_out_of_memory,
+       "The API call failed because it was unable to allocate enough memory")
 {
     CUdeviceptr address = 0;
     size_t total = 0;
@@ -54,7 +55,7 @@ static void more_than_the_device_has_is_out_of_memory(struct bed *b)
     OK(b->cu->cuMemFree_v2(address));
 }
 
-static void allocating_lowers_what_is_free(struct bed *b)
+HEADER(allocating_lowers_what_is_free, "free and total memory")
 {
     size_t before = 0, during = 0, after = 0, total = 0;
     CUdeviceptr address = 0;
@@ -67,7 +68,7 @@ static void allocating_lowers_what_is_free(struct bed *b)
     THAT(after > during);
 }
 
-static void address_range_sees_the_allocation(struct bed *b)
+HEADER(address_range_sees_the_allocation, "Both parameters pbase and psize are optional")
 {
     CUdeviceptr address = 0, base = 0;
     size_t bytes = 0;
@@ -80,33 +81,32 @@ static void address_range_sees_the_allocation(struct bed *b)
     REFUSED(b->cu->cuMemGetAddressRange_v2(&base, &bytes, address));
 }
 
-static void address_range_sees_one_handle(struct bed *b)
+HEADER(address_range_sees_one_handle,
+       "Returns the base address in *pbase and size in *psize of the allocation")
 {
     struct bed_mapping m;
     CUdeviceptr base = 0;
     size_t bytes = 0;
-    if (!bed_map(b, &m, 2, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 2, 0));
     OK(b->cu->cuMemGetAddressRange_v2(&base, &bytes, m.address + m.grain_bytes + 16));
     THAT(base == m.address + m.grain_bytes && bytes == m.grain_bytes);
     bed_unmap(b, &m);
 }
 
-static void pitch_holds_the_row(struct bed *b)
+HEADER(pitch_holds_the_row, "ElementSizeBytes may be 4, 8 or 16")
 {
     CUdeviceptr address = 0;
     size_t pitch = 0;
-    if (!bed_has(b, b->cu->cuMemAllocPitch_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuMemAllocPitch_v2 != NULL));
     OK(b->cu->cuMemAllocPitch_v2(&address, &pitch, 1000, 10, 4));
     THAT(pitch >= 1000 && pitch % 4 == 0);
     REFUSED(b->cu->cuMemAllocPitch_v2(&address, &pitch, 1000, 10, 3));
     OK(b->cu->cuMemFree_v2(address));
 }
 
-static void managed_memory_is_valid_on_the_cpu(struct bed *b)
+HEADER(managed_memory_is_valid_on_the_cpu,
+       "The pointer is valid on the CPU and on all GPUs in the system that support managed "
+       "memory")
 {
     CUdeviceptr address = 0;
     int can = 0;
@@ -125,7 +125,7 @@ static void managed_memory_is_valid_on_the_cpu(struct bed *b)
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemAllocManaged(&address, 4096, 0));
 }
 
-static void pinned_memory_is_freed_once(struct bed *b)
+RISKY(pinned_memory_is_freed_once, "Frees the memory space pointed to by p")
 {
     void *pointer = NULL;
     OK(b->cu->cuMemHostAlloc(&pointer, 10000, CU_MEMHOSTALLOC_PORTABLE));
@@ -135,7 +135,8 @@ static void pinned_memory_is_freed_once(struct bed *b)
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemHostAlloc(&pointer, 4096, 1u << 20));
 }
 
-static void own_memory_is_registered_once(struct bed *b)
+HEADER(own_memory_is_registered_once,
+       "This error indicates that the memory range passed to cuMemHostRegister()")
 {
     size_t page = 4096, bytes = 16 * page;
     char *memory = aligned_alloc(page, bytes);
@@ -159,7 +160,8 @@ static void own_memory_is_registered_once(struct bed *b)
     free(memory);
 }
 
-static void registered_memory_is_unregistered_by_its_base(struct bed *b)
+HEADER(registered_memory_is_unregistered_by_its_base,
+       "The base address must be the same one specified to cuMemHostRegister()")
 {
     size_t page = 4096, bytes = 16 * page;
     char *memory = aligned_alloc(page, bytes);
@@ -174,7 +176,8 @@ static void registered_memory_is_unregistered_by_its_base(struct bed *b)
     free(memory);
 }
 
-static void registered_memory_is_pinned(struct bed *b)
+HEADER(registered_memory_is_pinned,
+       "The memory page-locked by this function must be unregistered with")
 {
     size_t bytes = 4096;
     unsigned char *memory = aligned_alloc(4096, bytes);
@@ -201,26 +204,23 @@ static void registered_memory_is_pinned(struct bed *b)
     free(memory);
 }
 
-static void device_memory_is_no_host_memory(struct bed *b)
+HEADER(device_memory_is_no_host_memory,
+       "which must have been returned by a previous call to cuMemAllocHost()")
 {
-    CUdeviceptr address = 0;
-    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    CUdeviceptr address = bed_alloc(b, 4096);
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFreeHost((void *)(uintptr_t)address));
-    OK(b->cu->cuMemFree_v2(address));
 }
 
-static void attributes_of_device_pointers(struct bed *b)
+HEADER(attributes_of_device_pointers, "If ptr addresses device memory then *data is set to")
 {
     const struct flw_driver *cu = b->cu;
-    CUdeviceptr address = 0, start = 0, same = 0;
+    CUdeviceptr start = 0, same = 0;
     unsigned type = 0;
     int ordinal = -1;
     size_t bytes = 0;
     CUcontext context = NULL;
-    if (!bed_has(b, cu->cuPointerGetAttribute != NULL)) {
-        return;
-    }
-    OK(cu->cuMemAlloc_v2(&address, 100000));
+    NEED(bed_has(b, cu->cuPointerGetAttribute != NULL));
+    CUdeviceptr address = bed_alloc(b, 100000);
     CUdeviceptr inside = address + 4096;
     OK(cu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inside));
     THAT(type == CU_MEMORYTYPE_DEVICE);
@@ -234,18 +234,16 @@ static void attributes_of_device_pointers(struct bed *b)
     THAT(same == inside);
     OK(cu->cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, inside));
     THAT(context == b->context);
-    OK(cu->cuMemFree_v2(address));
 }
 
-static void attributes_of_pinned_and_foreign_pointers(struct bed *b)
+HEADER(attributes_of_pinned_and_foreign_pointers,
+       "If ptr addresses host memory then *data is set to")
 {
     const struct flw_driver *cu = b->cu;
     unsigned type = 0;
     void *pinned = NULL, *host = NULL;
     static int foreign;
-    if (!bed_has(b, cu->cuPointerGetAttribute != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, cu->cuPointerGetAttribute != NULL));
     OK(cu->cuMemHostAlloc(&pinned, 4096, 0));
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pinned;
     OK(cu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
@@ -256,35 +254,3 @@ static void attributes_of_pinned_and_foreign_pointers(struct bed *b)
     IS(CUDA_ERROR_INVALID_VALUE, cu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                                            (CUdeviceptr)(uintptr_t)&foreign));
 }
-
-static const struct conformance_case cases[] = {
-    HEADER(zero_bytes_are_refused, "If bytesize is 0, cuMemAlloc() returns"),
-    HEADER(allocations_are_aligned_and_apart,
-           "The allocated memory is suitably aligned for any kind of variable"),
-    RISKY(double_free_is_refused, "which must have been returned by a previous call"),
-    RISKY(interior_free_is_refused, "which must have been returned by a previous call"),
-    HEADER(more_than_the_device_has_is_out_of_memory,
-           "The API call failed because it was unable to allocate enough memory"),
-    HEADER(allocating_lowers_what_is_free, "free and total memory"),
-    HEADER(address_range_sees_the_allocation, "Both parameters pbase and psize are optional"),
-    HEADER(address_range_sees_one_handle,
-           "Returns the base address in *pbase and size in *psize of the allocation"),
-    HEADER(pitch_holds_the_row, "ElementSizeBytes may be 4, 8 or 16"),
-    HEADER(
-        managed_memory_is_valid_on_the_cpu,
-        "The pointer is valid on the CPU and on all GPUs in the system that support managed memory"),
-    RISKY(pinned_memory_is_freed_once, "Frees the memory space pointed to by p"),
-    HEADER(own_memory_is_registered_once,
-           "This error indicates that the memory range passed to cuMemHostRegister()"),
-    HEADER(registered_memory_is_unregistered_by_its_base,
-           "The base address must be the same one specified to cuMemHostRegister()"),
-    HEADER(registered_memory_is_pinned,
-           "The memory page-locked by this function must be unregistered with"),
-    HEADER(device_memory_is_no_host_memory,
-           "which must have been returned by a previous call to cuMemAllocHost()"),
-    HEADER(attributes_of_device_pointers, "If ptr addresses device memory then *data is set to"),
-    HEADER(attributes_of_pinned_and_foreign_pointers,
-           "If ptr addresses host memory then *data is set to"),
-};
-
-const struct conformance_table conformance_memory = {"memory", cases, sizeof cases / sizeof *cases};

@@ -2,6 +2,7 @@
  *
  * Owns: the cases about the driver's own stream-ordered pools.
  */
+#define MODULE "mempool"
 #include "conformance.h"
 
 #define MIB (1u << 20)
@@ -36,29 +37,27 @@ static cuuint64_t pool_value(struct bed *b, CUmemoryPool pool, CUmemPool_attribu
     return value;
 }
 
-static void an_async_allocation_is_usable_on_its_stream(struct bed *b)
+HEADER(an_async_allocation_is_usable_on_its_stream,
+       "Basic stream ordering allows future work submitted into the same stream to use the "
+       "allocation")
 {
     CUdeviceptr address = 0;
-    CUstream stream = NULL;
-    if (!has_pools(b)) {
-        return;
-    }
-    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    NEED(has_pools(b));
+    CUstream stream = bed_stream(b);
     OK(b->cu->cuMemAllocAsync(&address, MIB, stream));
     OK(b->cu->cuMemsetD32Async(address, 21, MIB / 4, stream));
     OK(b->cu->cuStreamSynchronize(stream));
     THAT(bed_peek(b, address + MIB - 4) == 21);
     OK(b->cu->cuMemFreeAsync(address, stream));
     OK(b->cu->cuStreamSynchronize(stream));
-    OK(b->cu->cuStreamDestroy_v2(stream));
 }
 
-static void plain_free_takes_async_memory(struct bed *b)
+HEADER(plain_free_takes_async_memory,
+       "This API will not perform any implict synchronization when the pointer was allocated "
+       "with")
 {
     CUdeviceptr address = 0;
-    if (!has_pools(b)) {
-        return;
-    }
+    NEED(has_pools(b));
     OK(b->cu->cuMemAllocAsync(&address, MIB, NULL));
     OK(b->cu->cuStreamSynchronize(NULL));
     OK(b->cu->cuMemFree_v2(address));
@@ -66,16 +65,14 @@ static void plain_free_takes_async_memory(struct bed *b)
 }
 
 /* The header names no source of the memory; NVIDIA's programming guide names cudaMalloc. */
-static void async_free_takes_plain_memory(struct bed *b)
+HEADER(async_free_takes_plain_memory,
+       "The allocation must not be accessed after stream execution reaches the free")
 {
-    CUdeviceptr address = 0, other = 0;
-    CUstream stream = NULL;
-    if (!has_pools(b)) {
-        return;
-    }
+    CUdeviceptr address = 0;
+    NEED(has_pools(b));
     OK(b->cu->cuMemAlloc_v2(&address, MIB));
-    OK(b->cu->cuMemAlloc_v2(&other, MIB));
-    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUdeviceptr other = bed_alloc(b, MIB);
+    CUstream stream = bed_stream(b);
     bed_gate_close(b, stream);
     OK(b->cu->cuMemsetD32Async(address, 21, MIB / 4, stream));
     OK(b->cu->cuMemcpyDtoDAsync_v2(other, address, MIB, stream));
@@ -85,16 +82,12 @@ static void async_free_takes_plain_memory(struct bed *b)
     OK(b->cu->cuStreamSynchronize(stream));
     THAT(bed_peek(b, other + MIB - 4) == 21);
     REFUSED(b->cu->cuMemFree_v2(address));
-    OK(b->cu->cuMemFree_v2(other));
-    OK(b->cu->cuStreamDestroy_v2(stream));
 }
 
-static void async_free_of_the_unknown_is_refused(struct bed *b)
+RISKY(async_free_of_the_unknown_is_refused, "Inserts a free operation into hStream")
 {
     CUdeviceptr address = 0;
-    if (!has_pools(b)) {
-        return;
-    }
+    NEED(has_pools(b));
     OK(b->cu->cuMemAllocAsync(&address, MIB, NULL));
     REFUSED(b->cu->cuMemFreeAsync(address + 512, NULL));
     OK(b->cu->cuMemFreeAsync(address, NULL));
@@ -102,12 +95,12 @@ static void async_free_of_the_unknown_is_refused(struct bed *b)
     REFUSED(b->cu->cuMemAllocAsync(NULL, MIB, NULL));
 }
 
-static void a_device_has_a_current_pool(struct bed *b)
+HEADER(a_device_has_a_current_pool,
+       "Destroying the current mempool of a device sets the default mempool of that device "
+       "as the current mempool for that device")
 {
     CUmemoryPool by_default = NULL, current = NULL;
-    if (!has_pools(b)) {
-        return;
-    }
+    NEED(has_pools(b));
     OK(b->cu->cuDeviceGetDefaultMemPool(&by_default, b->device));
     OK(b->cu->cuDeviceGetMemPool(&current, b->device));
     THAT(by_default != NULL && by_default == current);
@@ -120,23 +113,19 @@ static void a_device_has_a_current_pool(struct bed *b)
     THAT(current == by_default);
 }
 
-static void the_default_pool_is_not_destroyed(struct bed *b)
+HEADER(the_default_pool_is_not_destroyed, "A device's default memory pool cannot be destroyed")
 {
     CUmemoryPool pool = NULL;
-    if (!has_pools(b)) {
-        return;
-    }
+    NEED(has_pools(b));
     OK(b->cu->cuDeviceGetDefaultMemPool(&pool, b->device));
     REFUSED(b->cu->cuMemPoolDestroy(pool));
 }
 
-static void attributes_have_defaults_and_are_kept(struct bed *b)
+HEADER(attributes_have_defaults_and_are_kept, "(default enabled)")
 {
     int flag = -1;
     cuuint64_t threshold = 0;
-    if (!has_pools(b)) {
-        return;
-    }
+    NEED(has_pools(b));
     CUmemoryPool pool = make_pool(b);
     THAT(pool_value(b, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) == 0);
     static const CUmemPool_attribute flags[] = {CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES,
@@ -157,13 +146,11 @@ static void attributes_have_defaults_and_are_kept(struct bed *b)
     OK(b->cu->cuMemPoolDestroy(pool));
 }
 
-static void used_bytes_are_counted(struct bed *b)
+HEADER(used_bytes_are_counted, "It is illegal to set this attribute to a non-zero value")
 {
     CUdeviceptr address = 0;
     cuuint64_t zero = 0, one = 1;
-    if (!has_pools(b)) {
-        return;
-    }
+    NEED(has_pools(b));
     CUmemoryPool pool = make_pool(b);
     OK(b->cu->cuMemAllocFromPoolAsync(&address, 4 * MIB, pool, NULL));
     THAT(pool_value(b, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) >= 4 * MIB);
@@ -178,12 +165,12 @@ static void used_bytes_are_counted(struct bed *b)
     OK(b->cu->cuMemPoolDestroy(pool));
 }
 
-static void a_zero_threshold_releases_at_synchronize(struct bed *b)
+HEADER(a_zero_threshold_releases_at_synchronize,
+       "the allocator will try to release memory back to the OS on the next call to stream, "
+       "event or context synchronize")
 {
     CUdeviceptr address = 0;
-    if (!has_pools(b)) {
-        return;
-    }
+    NEED(has_pools(b));
     CUmemoryPool pool = make_pool(b);
     OK(b->cu->cuMemAllocFromPoolAsync(&address, 4 * MIB, pool, NULL));
     OK(b->cu->cuMemFreeAsync(address, NULL));
@@ -192,13 +179,12 @@ static void a_zero_threshold_releases_at_synchronize(struct bed *b)
     OK(b->cu->cuMemPoolDestroy(pool));
 }
 
-static void a_threshold_keeps_memory_until_trimmed(struct bed *b)
+HEADER(a_threshold_keeps_memory_until_trimmed,
+       "Releases memory back to the OS until the pool contains fewer than")
 {
     CUdeviceptr address = 0;
     cuuint64_t threshold = 1024ull * MIB;
-    if (!has_pools(b)) {
-        return;
-    }
+    NEED(has_pools(b));
     CUmemoryPool pool = make_pool(b);
     OK(b->cu->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
     OK(b->cu->cuMemAllocFromPoolAsync(&address, 4 * MIB, pool, NULL));
@@ -210,12 +196,12 @@ static void a_threshold_keeps_memory_until_trimmed(struct bed *b)
     OK(b->cu->cuMemPoolDestroy(pool));
 }
 
-static void trimming_spares_what_is_in_use(struct bed *b)
+HEADER(trimming_spares_what_is_in_use,
+       "The allocator cannot release OS allocations that back outstanding asynchronous "
+       "allocations")
 {
     CUdeviceptr address = 0;
-    if (!has_pools(b)) {
-        return;
-    }
+    NEED(has_pools(b));
     CUmemoryPool pool = make_pool(b);
     OK(b->cu->cuMemAllocFromPoolAsync(&address, 4 * MIB, pool, NULL));
     OK(b->cu->cuMemsetD32Async(address, 5, 1, NULL));
@@ -228,12 +214,12 @@ static void trimming_spares_what_is_in_use(struct bed *b)
     OK(b->cu->cuMemPoolDestroy(pool));
 }
 
-static void pool_memory_outlives_a_destroyed_pool(struct bed *b)
+HEADER(pool_memory_outlives_a_destroyed_pool,
+       "the resources associated with the pool will be released automatically once there are "
+       "no more outstanding allocations")
 {
     CUdeviceptr address = 0;
-    if (!has_pools(b)) {
-        return;
-    }
+    NEED(has_pools(b));
     CUmemoryPool pool = make_pool(b);
     OK(b->cu->cuMemAllocFromPoolAsync(&address, MIB, pool, NULL));
     OK(b->cu->cuMemPoolDestroy(pool));
@@ -244,13 +230,12 @@ static void pool_memory_outlives_a_destroyed_pool(struct bed *b)
     OK(b->cu->cuCtxSynchronize());
 }
 
-static void live_async_allocations_are_apart(struct bed *b)
+HEADER(live_async_allocations_are_apart,
+       "A pointer to the allocated memory is returned immediately in *dptr")
 {
     CUdeviceptr address[8] = {0};
     CUstream stream[2] = {NULL, NULL};
-    if (!has_pools(b)) {
-        return;
-    }
+    NEED(has_pools(b));
     OK(b->cu->cuStreamCreate(&stream[0], CU_STREAM_NON_BLOCKING));
     OK(b->cu->cuStreamCreate(&stream[1], CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < 8; i++) {
@@ -267,13 +252,13 @@ static void live_async_allocations_are_apart(struct bed *b)
     OK(b->cu->cuStreamDestroy_v2(stream[1]));
 }
 
-static void a_free_is_reused_on_its_own_stream(struct bed *b)
+HEADER(a_free_is_reused_on_its_own_stream,
+       "Allow cuMemAllocAsync to use memory asynchronously freed in another stream as long "
+       "as a stream ordering dependency")
 {
     CUdeviceptr first = 0, second = 0;
     cuuint64_t threshold = 1024ull * MIB;
-    if (!has_pools(b)) {
-        return;
-    }
+    NEED(has_pools(b));
     CUmemoryPool pool = make_pool(b);
     OK(b->cu->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
     OK(b->cu->cuMemAllocFromPoolAsync(&first, 32 * MIB, pool, NULL));
@@ -286,18 +271,16 @@ static void a_free_is_reused_on_its_own_stream(struct bed *b)
     OK(b->cu->cuMemPoolDestroy(pool));
 }
 
-static void allocations_in_a_capture_belong_to_the_graph(struct bed *b)
+HEADER(allocations_in_a_capture_belong_to_the_graph,
+       "the allocation is owned by the graph instead of the memory pool")
 {
     const struct flw_driver *cu = b->cu;
-    CUstream stream = NULL;
-    CUdeviceptr address = 0, plain = 0;
+    CUdeviceptr address = 0;
     CUgraph graph = NULL;
     CUgraphExec executable = NULL;
-    if (!has_pools(b)) {
-        return;
-    }
-    OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    OK(cu->cuMemAlloc_v2(&plain, 4096));
+    NEED(has_pools(b));
+    CUstream stream = bed_stream(b);
+    CUdeviceptr plain = bed_alloc(b, 4096);
     OK(cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cu->cuMemAllocAsync(&address, MIB, stream));
     THAT(address != 0);
@@ -314,20 +297,16 @@ static void allocations_in_a_capture_belong_to_the_graph(struct bed *b)
     }
     OK(cu->cuGraphExecDestroy(executable));
     OK(cu->cuGraphDestroy(graph));
-    OK(cu->cuMemFree_v2(plain));
-    OK(cu->cuStreamDestroy_v2(stream));
 }
 
-static void a_free_in_a_capture_needs_a_graph_allocation(struct bed *b)
+HEADER(a_free_in_a_capture_needs_a_graph_allocation,
+       "must therefore be passed the address of a graph allocation")
 {
     const struct flw_driver *cu = b->cu;
-    CUstream stream = NULL;
     CUdeviceptr address = 0;
     CUgraph graph = NULL;
-    if (!has_pools(b)) {
-        return;
-    }
-    OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    NEED(has_pools(b));
+    CUstream stream = bed_stream(b);
     OK(cu->cuMemAllocAsync(&address, MIB, stream));
     OK(cu->cuStreamSynchronize(stream));
     OK(cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -338,46 +317,4 @@ static void a_free_in_a_capture_needs_a_graph_allocation(struct bed *b)
     }
     OK(cu->cuMemFreeAsync(address, stream));
     OK(cu->cuStreamSynchronize(stream));
-    OK(cu->cuStreamDestroy_v2(stream));
 }
-
-static const struct conformance_case cases[] = {
-    HEADER(an_async_allocation_is_usable_on_its_stream,
-           "Basic stream ordering allows future work submitted into the same stream to use the "
-           "allocation"),
-    HEADER(plain_free_takes_async_memory,
-           "This API will not perform any implict synchronization when the pointer was allocated "
-           "with"),
-    HEADER(async_free_takes_plain_memory,
-           "The allocation must not be accessed after stream execution reaches the free"),
-    RISKY(async_free_of_the_unknown_is_refused, "Inserts a free operation into hStream"),
-    HEADER(a_device_has_a_current_pool,
-           "Destroying the current mempool of a device sets the default mempool of that device as "
-           "the current mempool for that device"),
-    HEADER(the_default_pool_is_not_destroyed, "A device's default memory pool cannot be destroyed"),
-    HEADER(attributes_have_defaults_and_are_kept, "(default enabled)"),
-    HEADER(used_bytes_are_counted, "It is illegal to set this attribute to a non-zero value"),
-    HEADER(a_zero_threshold_releases_at_synchronize,
-           "the allocator will try to release memory back to the OS on the next call to stream, "
-           "event or context synchronize"),
-    HEADER(a_threshold_keeps_memory_until_trimmed,
-           "Releases memory back to the OS until the pool contains fewer than"),
-    HEADER(trimming_spares_what_is_in_use,
-           "The allocator cannot release OS allocations that back outstanding asynchronous "
-           "allocations"),
-    HEADER(pool_memory_outlives_a_destroyed_pool,
-           "the resources associated with the pool will be released automatically once there are "
-           "no more outstanding allocations"),
-    HEADER(live_async_allocations_are_apart, "A pointer to the allocated memory is returned "
-                                             "immediately in *dptr"),
-    HEADER(a_free_is_reused_on_its_own_stream,
-           "Allow cuMemAllocAsync to use memory asynchronously freed in another stream as long as "
-           "a stream ordering dependency"),
-    HEADER(allocations_in_a_capture_belong_to_the_graph,
-           "the allocation is owned by the graph instead of the memory pool"),
-    HEADER(a_free_in_a_capture_needs_a_graph_allocation,
-           "must therefore be passed the address of a graph allocation"),
-};
-
-const struct conformance_table conformance_mempool = {"mempool", cases,
-                                                      sizeof cases / sizeof *cases};

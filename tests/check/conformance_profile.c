@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MODULE "profile"
 #include "conformance.h"
 #include "simcuda/forms.h"
 
@@ -22,16 +23,14 @@ static bool play(struct bed *b, const char *names, const flw_sim_config *config)
 
 /* ---- devices that lack something, whichever driver is played otherwise */
 
-static void missing_features_are_not_supported(struct bed *b)
+OURS(missing_features_are_not_supported)
 {
     CUdeviceptr address = 0;
     unsigned long long id = 0;
     int has = -1;
     flw_sim_config config = bed_world();
     config.without_vmm = config.without_pools = config.without_ids = 1;
-    if (!play(b, NULL, &config)) {
-        return;
-    }
+    NEED(play(b, NULL, &config));
     IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuMemAddressReserve(&address, 2u << 20, 0, 0, 0));
     IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuMemAllocAsync(&address, 4096, NULL));
     IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuStreamGetId(NULL, &id));
@@ -44,7 +43,7 @@ static void missing_features_are_not_supported(struct bed *b)
 }
 
 /* This driver checks a duty that cuda.h leaves to the caller. */
-static void a_file_needs_a_whole_registrable_range(struct bed *b)
+OURS(a_file_needs_a_whole_registrable_range)
 {
     CUresult (*get)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) = NULL;
     void *entry = flw_driver_entry(b->cu, "cuMemGetHandleForAddressRange"), *pinned = NULL;
@@ -54,9 +53,7 @@ static void a_file_needs_a_whole_registrable_range(struct bed *b)
     int file = -1;
     flw_sim_config config = bed_world();
     memcpy(&get, &entry, sizeof entry);
-    if (!play(b, NULL, &config)) {
-        return;
-    }
+    NEED(play(b, NULL, &config));
     OK(b->cu->cuMemAlloc_v2(&address, 4u << 20));
     IS(CUDA_ERROR_INVALID_VALUE, get(&file, address, 8u << 20, kind, 0));
     IS(CUDA_ERROR_INVALID_VALUE, get(&file, address + 512, 2u << 20, kind, 0));
@@ -79,16 +76,14 @@ static void a_file_needs_a_whole_registrable_range(struct bed *b)
     THAT(file == -1);
 }
 
-static void a_device_without_rdma_says_so(struct bed *b)
+OURS(a_device_without_rdma_says_so)
 {
     flw_sim_config config = bed_world();
     CUmemAllocationProp properties = bed_properties(b, 0);
     CUmemGenericAllocationHandle handle = 0;
     int has = -1;
     config.without_rdma = 1;
-    if (!play(b, NULL, &config)) {
-        return;
-    }
+    NEED(play(b, NULL, &config));
     OK(b->cu->cuDeviceGetAttribute(&has,
                                    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0));
     THAT(has == 0);
@@ -99,16 +94,14 @@ static void a_device_without_rdma_says_so(struct bed *b)
     OK(b->cu->cuMemRelease(handle));
 }
 
-static void a_limit_of_addresses_refuses_reservations(struct bed *b)
+OURS(a_limit_of_addresses_refuses_reservations)
 {
     flw_sim_config config = bed_world();
     const size_t grain = 2u << 20;
     CUdeviceptr first = 0, second = 0;
     config.reserve_most_bytes = 4 * grain;
     config.reserve_all_bytes = 6 * grain;
-    if (!play(b, NULL, &config)) {
-        return;
-    }
+    NEED(play(b, NULL, &config));
     IS(CUDA_ERROR_OUT_OF_MEMORY, b->cu->cuMemAddressReserve(&first, 5 * grain, 0, 0, 0));
     OK(b->cu->cuMemAddressReserve(&first, 4 * grain, 0, 0, 0));
     IS(CUDA_ERROR_OUT_OF_MEMORY, b->cu->cuMemAddressReserve(&second, 3 * grain, 0, 0, 0));
@@ -123,7 +116,7 @@ static void a_limit_of_addresses_refuses_reservations(struct bed *b)
 
 /* ---- names of profiles */
 
-static void a_name_that_is_not_known_is_refused(struct bed *b)
+OURS(a_name_that_is_not_known_is_refused)
 {
     static const struct {
         const char *names, *sentence;
@@ -153,15 +146,13 @@ static void a_name_that_is_not_known_is_refused(struct bed *b)
     THAT(b->sim.played() == before); /* nothing is changed */
 }
 
-static void several_profiles_are_played_at_once(struct bed *b)
+OURS(several_profiles_are_played_at_once)
 {
     flw_sim_config config = bed_world();
     CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp properties = bed_properties(b, CU_MEM_HANDLE_TYPE_FABRIC);
     int version = 0;
-    if (!play(b, "old,slow,refusing:cuEventCreate", &config)) {
-        return;
-    }
+    NEED(play(b, "old,slow,refusing:cuEventCreate", &config));
     CUevent event = NULL;
     OK(b->cu->cuDriverGetVersion(&version));
     THAT(version == 12000 && strcmp(b->sim.played(), "old,slow,refusing:cuEventCreate") == 0);
@@ -175,15 +166,13 @@ static void several_profiles_are_played_at_once(struct bed *b)
 
 /* ---- effects of each profile */
 
-static void a_refusing_driver_refuses_from_the_nth_call_on(struct bed *b)
+OURS(a_refusing_driver_refuses_from_the_nth_call_on)
 {
     flw_sim_config config = bed_world();
     CUmemAllocationProp properties = bed_properties(b, 0);
     CUmemGenericAllocationHandle handle[4];
     int has = 0;
-    if (!play(b, "refusing:cuMemCreate@3=OPERATING_SYSTEM,refusing:cuMemAlloc", &config)) {
-        return;
-    }
+    NEED(play(b, "refusing:cuMemCreate@3=OPERATING_SYSTEM,refusing:cuMemAlloc", &config));
     for (int i = 0; i < 4; i++) {
         CUresult want = i < 2 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
         IS(want, b->cu->cuMemCreate(&handle[i], 2u << 20, &properties, 0));
@@ -199,16 +188,14 @@ static void a_refusing_driver_refuses_from_the_nth_call_on(struct bed *b)
     OK(b->cu->cuCtxSynchronize()); /* nothing sticks */
 }
 
-static void a_driver_may_refuse_all_that_makes(struct bed *b)
+OURS(a_driver_may_refuse_all_that_makes)
 {
     flw_sim_config config = bed_world();
     CUmemAllocationProp properties = bed_properties(b, 0);
     CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CUmemGenericAllocationHandle handle = 0;
     CUdeviceptr address = 0;
-    if (!play(b, "refusing=NOT_SUPPORTED", &config)) {
-        return;
-    }
+    NEED(play(b, "refusing=NOT_SUPPORTED", &config));
     IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuMemAddressReserve(&address, 2u << 20, 0, 0, 0));
     IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuMemCreate(&handle, 2u << 20, &properties, 0));
     IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuMemMap(4096, 2u << 20, 0, 1, 0));
@@ -216,7 +203,7 @@ static void a_driver_may_refuse_all_that_makes(struct bed *b)
     OK(b->cu->cuMemAlloc_v2(&address, 2u << 20));
 }
 
-static void without_a_channel_fabric_is_not_permitted(struct bed *b)
+OURS(without_a_channel_fabric_is_not_permitted)
 {
     flw_sim_config config = bed_world();
     CUmemAllocationProp fabric =
@@ -226,9 +213,7 @@ static void without_a_channel_fabric_is_not_permitted(struct bed *b)
     CUmemFabricHandle foreign = {{0}};
     size_t grain = 0;
     int has = 0;
-    if (!play(b, "no-fabric", &config)) {
-        return;
-    }
+    NEED(play(b, "no-fabric", &config));
     OK(b->cu->cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
                                    b->device));
     THAT(has == 1);
@@ -252,7 +237,7 @@ static int attribute(struct bed *b, CUdevice_attribute which)
     return value;
 }
 
-static void a_vgpu_has_the_calls_and_refuses_them(struct bed *b)
+OURS(a_vgpu_has_the_calls_and_refuses_them)
 {
     flw_sim_config config = bed_world();
     CUresult (*get_handle)(CUipcMemHandle *, CUdeviceptr) = NULL;
@@ -263,9 +248,7 @@ static void a_vgpu_has_the_calls_and_refuses_them(struct bed *b)
     CUdeviceptr address = 0;
     size_t grain = 0;
     memcpy(&get_handle, &entry, sizeof entry);
-    if (!play(b, "vgpu", &config)) {
-        return;
-    }
+    NEED(play(b, "vgpu", &config));
     THAT(attribute(b, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0);
     THAT(attribute(b, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED) == 0);
     THAT(attribute(b, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED) == 0);
@@ -282,7 +265,7 @@ static void a_vgpu_has_the_calls_and_refuses_them(struct bed *b)
     OK(b->cu->cuMemAllocAsync(&address, 2u << 20, NULL));
 }
 
-static void an_old_driver_lacks_what_came_later(struct bed *b)
+OURS(an_old_driver_lacks_what_came_later)
 {
     static const struct {
         const char *name;
@@ -302,9 +285,7 @@ static void an_old_driver_lacks_what_came_later(struct bed *b)
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
     void *function = NULL;
     int version = 0, has = 0;
-    if (!play(b, "old", &config)) {
-        return;
-    }
+    NEED(play(b, "old", &config));
     OK(b->cu->cuDriverGetVersion(&version));
     THAT(version == 12000);
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
@@ -325,15 +306,13 @@ static void an_old_driver_lacks_what_came_later(struct bed *b)
     THAT(flw_driver_entry(b->cu, "cuCtxRecordEvent") != NULL);
 }
 
-static void a_slow_driver_waits_for_the_device(struct bed *b)
+OURS(a_slow_driver_waits_for_the_device)
 {
     flw_sim_config config = bed_world();
     CUmemAllocationProp properties = bed_properties(b, 0);
     CUmemGenericAllocationHandle handle = 0;
     CUstream stream = NULL;
-    if (!play(b, "slow", &config)) {
-        return;
-    }
+    NEED(play(b, "slow", &config));
     OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     bed_gate_close(b, stream); /* held: only a waiting call completes it */
     IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream));
@@ -342,15 +321,13 @@ static void a_slow_driver_waits_for_the_device(struct bed *b)
     OK(b->cu->cuMemRelease(handle));
 }
 
-static void a_slow_driver_takes_its_time(struct bed *b)
+OURS(a_slow_driver_takes_its_time)
 {
     flw_sim_config config = bed_world();
     struct bed_mapping m;
     config.schedule = FLW_SIM_CLOCK;
     config.lag_ns = 50000000;
-    if (!play(b, "slow", &config) || !bed_map(b, &m, 1, 0)) {
-        return;
-    }
+    NEED(play(b, "slow", &config) && bed_map(b, &m, 1, 0));
     flw_sim_ledger made = flw_sim_read_ledger(&b->sim);
     THAT(made.clock_ns == 3000000 && made.modelled_host_ns >= 3000000);
     OK(b->cu->cuMemsetD8Async(m.address, 0, 4096, NULL));
@@ -360,19 +337,15 @@ static void a_slow_driver_takes_its_time(struct bed *b)
                                                                  not reported */
 }
 
-static void a_device_reads_what_the_process_has_mapped(struct bed *b)
+OURS(a_device_reads_what_the_process_has_mapped)
 {
     flw_sim_config config = bed_world();
     uint32_t word = 0xfa110, copy = 0;
     CUdeviceptr address = 0, here = (CUdeviceptr)(uintptr_t)&word;
     flw_sim_range range = {.address = here, .bytes = sizeof word};
-    if (!play(b, "", &config)) {
-        return;
-    }
+    NEED(play(b, "", &config));
     REFUSED(b->cu->cuMemcpyDtoH_v2(&copy, here, sizeof copy));
-    if (!play(b, "host-pageable", &config)) {
-        return;
-    }
+    NEED(play(b, "host-pageable", &config));
     THAT(attribute(b, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) == 1);
     OK(b->cu->cuMemcpyDtoH_v2(&copy, here, sizeof copy));
     THAT(copy == word);
@@ -388,23 +361,3 @@ static void a_device_reads_what_the_process_has_mapped(struct bed *b)
     OK((CUresult)b->sim.touch(NULL, &range, 1));
     IS(CUDA_ERROR_ILLEGAL_ADDRESS, b->cu->cuCtxSynchronize());
 }
-
-static const struct conformance_case cases[] = {
-    OURS(missing_features_are_not_supported),
-    OURS(a_file_needs_a_whole_registrable_range),
-    OURS(a_device_without_rdma_says_so),
-    OURS(a_limit_of_addresses_refuses_reservations),
-    OURS(a_name_that_is_not_known_is_refused),
-    OURS(several_profiles_are_played_at_once),
-    OURS(a_refusing_driver_refuses_from_the_nth_call_on),
-    OURS(a_driver_may_refuse_all_that_makes),
-    OURS(without_a_channel_fabric_is_not_permitted),
-    OURS(a_vgpu_has_the_calls_and_refuses_them),
-    OURS(an_old_driver_lacks_what_came_later),
-    OURS(a_slow_driver_waits_for_the_device),
-    OURS(a_slow_driver_takes_its_time),
-    OURS(a_device_reads_what_the_process_has_mapped),
-};
-
-const struct conformance_table conformance_profile = {"profile", cases,
-                                                      sizeof cases / sizeof *cases};

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define MODULE "share"
 #include "conformance.h"
 
 #define WORD_BEFORE 0x5eed0001u
@@ -48,14 +49,13 @@ static void use_imported(struct bed *b, CUmemGenericAllocationHandle handle, siz
     }
 }
 
-static void import_in_the_same_process_shows_the_contents(struct bed *b)
+HEADER(import_in_the_same_process_shows_the_contents,
+       "The recipient process can convert the shareable handle back into a CUDA memory handle")
 {
     struct bed_mapping m;
     CUmemGenericAllocationHandle handle = 0;
     int file = -1;
-    if (!can_share(b) || !bed_map(b, &m, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
-        return;
-    }
+    NEED(can_share(b) && bed_map(b, &m, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     bed_poke(b, m.address + 8, WORD_BEFORE);
     OK(b->cu->cuMemExportToShareableHandle(&file, m.handle[0],
                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
@@ -111,13 +111,13 @@ static int run_importer(struct bed *b, int file)
                : -1;
 }
 
-static void import_in_another_process_shows_the_contents(struct bed *b)
+HEADER(import_in_another_process_shows_the_contents,
+       "create a shareable memory allocation handle that can be used to share the memory "
+       "with other processes")
 {
     struct bed_mapping m;
     int file = -1;
-    if (!can_share(b) || !bed_map(b, &m, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
-        return;
-    }
+    NEED(can_share(b) && bed_map(b, &m, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     bed_poke(b, m.address + 8, WORD_BEFORE);
     OK(b->cu->cuMemExportToShareableHandle(&file, m.handle[0],
                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
@@ -128,38 +128,35 @@ static void import_in_another_process_shows_the_contents(struct bed *b)
     bed_unmap(b, &m);
 }
 
-static void only_the_types_asked_for_are_exported(struct bed *b)
+HEADER(only_the_types_asked_for_are_exported, "Type of shareable handle requested")
 {
     struct bed_mapping m;
     int file = -1;
-    if (!can_share(b) || !bed_map(b, &m, 1, 0)) {
-        return;
-    }
+    NEED(can_share(b) && bed_map(b, &m, 1, 0));
     REFUSED(b->cu->cuMemExportToShareableHandle(&file, m.handle[0],
                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     bed_unmap(b, &m);
 }
 
-static void a_file_that_is_no_memory_is_refused(struct bed *b)
+RISKY(a_file_that_is_no_memory_is_refused,
+      "Shareable Handle representing the memory allocation that is to be imported")
 {
     CUmemGenericAllocationHandle handle = 0;
-    if (!can_share(b)) {
-        return;
-    }
+    NEED(can_share(b));
     int file = open("/dev/null", O_RDWR | O_CLOEXEC);
     REFUSED(import_file(b, &handle, file));
     close(file);
 }
 
 /* Only the descriptor keeps it alive. */
-static void memory_outlives_its_exporters_handle(struct bed *b)
+HEADER(memory_outlives_its_exporters_handle,
+       "are unmapped and when all outstanding references to the handle (including it's "
+       "shareable counterparts) are also released")
 {
     struct bed_mapping m;
     CUmemGenericAllocationHandle handle = 0;
     int file = -1;
-    if (!can_share(b) || !bed_map(b, &m, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
-        return;
-    }
+    NEED(can_share(b) && bed_map(b, &m, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     bed_poke(b, m.address + 8, WORD_BEFORE);
     OK(b->cu->cuMemExportToShareableHandle(&file, m.handle[0],
                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
@@ -199,14 +196,13 @@ static bool map_registrable(struct bed *b, struct bed_mapping *m, size_t count)
     return OK(b->cu->cuMemSetAccess(m->address, count * m->grain_bytes, &access, 1));
 }
 
-static void a_handle_keeps_its_flag_for_rdma(struct bed *b)
+HEADER(a_handle_keeps_its_flag_for_rdma,
+       "Retrieve the contents of the property structure defining properties for this handle")
 {
     struct bed_mapping m;
     CUmemAllocationProp known;
     CUmemGenericAllocationHandle handle = 0;
-    if (!can_register(b) || !map_registrable(b, &m, 1)) {
-        return;
-    }
+    NEED(can_register(b) && map_registrable(b, &m, 1));
     OK(b->cu->cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)(m.address + 4096)));
     OK(b->cu->cuMemGetAllocationPropertiesFromHandle(&known, handle));
     THAT(known.allocFlags.gpuDirectRDMACapable == 1);
@@ -222,45 +218,42 @@ static unsigned long long ask(struct bed *b, CUpointer_attribute attribute, CUde
     return value;
 }
 
-static void an_address_says_how_it_is_shared(struct bed *b)
+HEADER(an_address_says_how_it_is_shared,
+       "Returns in *data a boolean that indicates if this pointer maps to an allocation that "
+       "is suitable for cudaIpcGetMemHandle")
 {
     struct bed_mapping m;
-    CUdeviceptr plain = 0;
-    if (!bed_has(b, b->cu->cuPointerGetAttribute != NULL) || !can_share(b) ||
-        !bed_has_attribute(b, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, "the device has no IPC") ||
-        !bed_map(b, &m, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
-        return;
-    }
-    OK(b->cu->cuMemAlloc_v2(&plain, 4u << 20));
+    NEED(bed_has(b, b->cu->cuPointerGetAttribute != NULL) && can_share(b) &&
+         bed_has_attribute(b, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, "the device has no IPC") &&
+         bed_map(b, &m, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    CUdeviceptr plain = bed_alloc(b, 4u << 20);
     THAT(ask(b, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, plain) == 1);
     THAT(ask(b, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, m.address) == 0);
     THAT(ask(b, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, m.address) ==
          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     THAT(ask(b, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, plain) == 0);
-    OK(b->cu->cuMemFree_v2(plain));
     bed_unmap(b, &m);
 }
 
-static void an_address_says_whether_it_is_registrable(struct bed *b)
+HEADER(an_address_says_whether_it_is_registrable,
+       "1 if the memory this pointer is referencing can be used with the GPUDirect RDMA API")
 {
     struct bed_mapping m;
-    if (!bed_has(b, b->cu->cuPointerGetAttribute != NULL) || !can_register(b) ||
-        !map_registrable(b, &m, 1)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuPointerGetAttribute != NULL) && can_register(b) &&
+         map_registrable(b, &m, 1));
     THAT(ask(b, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, m.address) == 1);
     bed_unmap(b, &m);
 }
 
 /* cuMemGetAddressRange answers the mapping. */
-static void an_address_names_its_whole_reservation(struct bed *b)
+HEADER(an_address_names_its_whole_reservation,
+       "this is not necessarily the address of the mapped region, but the address of the "
+       "mappable address range")
 {
     struct bed_mapping m;
     CUdeviceptr base = 0;
     size_t bytes = 0;
-    if (!bed_has(b, b->cu->cuPointerGetAttribute != NULL) || !bed_map(b, &m, 2, 0)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuPointerGetAttribute != NULL) && bed_map(b, &m, 2, 0));
     CUdeviceptr inside = m.address + m.grain_bytes + 512;
     THAT(ask(b, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, inside) == m.address);
     THAT(ask(b, CU_POINTER_ATTRIBUTE_RANGE_SIZE, inside) == 2 * m.grain_bytes);
@@ -281,17 +274,18 @@ static void expect_file(struct bed *b, range_handle_function get, CUdeviceptr ad
     }
 }
 
-static void an_address_range_has_a_file(struct bed *b)
+HEADER(an_address_range_has_a_file,
+       "address range obtained by a prior call to either cuMemAlloc or cuMemAddressReserve "
+       "is supported if the CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED device attribute returns "
+       "true")
 {
     struct bed_mapping m;
     CUdeviceptr plain = 0;
     range_handle_function get = NULL;
     void *entry = flw_driver_entry(b->cu, "cuMemGetHandleForAddressRange");
     memcpy(&get, &entry, sizeof entry);
-    if (!bed_has(b, get != NULL) ||
-        !bed_has_attribute(b, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, "the device has no dma-buf")) {
-        return;
-    }
+    NEED(bed_has(b, get != NULL) &&
+         bed_has_attribute(b, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, "the device has no dma-buf"));
     OK(b->cu->cuMemAlloc_v2(&plain, 4u << 20));
     expect_file(b, get, plain, 4u << 20);
     OK(b->cu->cuMemFree_v2(plain));
@@ -330,13 +324,13 @@ static bool has_access(struct bed *b, CUdeviceptr address, CUdevice device,
            flags == (unsigned long long)wanted;
 }
 
-static void access_is_set_for_each_device(struct bed *b)
+HEADER(access_is_set_for_each_device,
+       "Set the access flags for each location specified in desc for the given virtual "
+       "address range")
 {
     struct bed_mapping m;
     CUdevice peer = -1;
-    if (!find_peer(b, &peer) || !bed_map(b, &m, 2, 0)) {
-        return;
-    }
+    NEED(find_peer(b, &peer) && bed_map(b, &m, 2, 0));
     CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     access.location.id = peer;
     THAT(has_access(b, m.address, peer, CU_MEM_ACCESS_FLAGS_PROT_NONE));
@@ -370,14 +364,13 @@ static bool retain_peer(struct bed *b, CUdevice *out_peer, CUcontext *out_contex
     return can != 0 && OK(b->cu->cuDevicePrimaryCtxRetain(out_context, *out_peer));
 }
 
-static void allocations_of_an_enabled_peer_are_accessible(struct bed *b)
+HEADER(allocations_of_an_enabled_peer_are_accessible,
+       "will immediately be accessible by the current context")
 {
     CUdevice peer = -1;
     CUcontext context = NULL;
     CUdeviceptr theirs = 0, later = 0, mine = 0;
-    if (!retain_peer(b, &peer, &context)) {
-        return;
-    }
+    NEED(retain_peer(b, &peer, &context));
     OK(b->cu->cuMemAlloc_v2(&mine, 4096));
     OK(b->cu->cuCtxPushCurrent_v2(context));
     OK(b->cu->cuMemAlloc_v2(&theirs, 4096));
@@ -402,13 +395,11 @@ static void allocations_of_an_enabled_peer_are_accessible(struct bed *b)
     OK(b->cu->cuDevicePrimaryCtxRelease_v2(peer));
 }
 
-static void a_peer_is_enabled_once(struct bed *b)
+HEADER(a_peer_is_enabled_once, "from the current context has already been enabled")
 {
     CUdevice peer = -1;
     CUcontext context = NULL;
-    if (!retain_peer(b, &peer, &context)) {
-        return;
-    }
+    NEED(retain_peer(b, &peer, &context));
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuCtxEnablePeerAccess(context, 1));
     IS(CUDA_ERROR_INVALID_CONTEXT, b->cu->cuCtxEnablePeerAccess(b->context, 0));
     OK(b->cu->cuCtxEnablePeerAccess(context, 0));
@@ -419,13 +410,12 @@ static void a_peer_is_enabled_once(struct bed *b)
     OK(b->cu->cuDevicePrimaryCtxRelease_v2(peer));
 }
 
-static void a_peer_is_disabled_where_it_was_enabled(struct bed *b)
+HEADER(a_peer_is_disabled_where_it_was_enabled,
+       "Note that access granted by this call is unidirectional")
 {
     CUdevice peer = -1;
     CUcontext context = NULL;
-    if (!retain_peer(b, &peer, &context)) {
-        return;
-    }
+    NEED(retain_peer(b, &peer, &context));
     IS(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, b->cu->cuCtxDisablePeerAccess(context));
     OK(b->cu->cuCtxEnablePeerAccess(context, 0));
     OK(b->cu->cuCtxPushCurrent_v2(context));
@@ -435,42 +425,3 @@ static void a_peer_is_disabled_where_it_was_enabled(struct bed *b)
     IS(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, b->cu->cuCtxDisablePeerAccess(context));
     OK(b->cu->cuDevicePrimaryCtxRelease_v2(peer));
 }
-
-static const struct conformance_case cases[] = {
-    HEADER(allocations_of_an_enabled_peer_are_accessible,
-           "will immediately be accessible by the current context"),
-    HEADER(a_peer_is_enabled_once, "from the current context has already been enabled"),
-    HEADER(a_peer_is_disabled_where_it_was_enabled,
-           "Note that access granted by this call is unidirectional"),
-    HEADER(import_in_the_same_process_shows_the_contents,
-           "The recipient process can convert the shareable handle back into a CUDA memory handle"),
-    HEADER(import_in_another_process_shows_the_contents,
-           "create a shareable memory allocation handle that can be used to share the memory with "
-           "other processes"),
-    HEADER(only_the_types_asked_for_are_exported, "Type of shareable handle requested"),
-    HEADER(
-        memory_outlives_its_exporters_handle,
-        "are unmapped and when all outstanding references to the handle (including it's shareable "
-        "counterparts) are also released"),
-    HEADER(a_handle_keeps_its_flag_for_rdma,
-           "Retrieve the contents of the property structure defining properties for this handle"),
-    HEADER(
-        an_address_says_how_it_is_shared,
-        "Returns in *data a boolean that indicates if this pointer maps to an allocation that is "
-        "suitable for cudaIpcGetMemHandle"),
-    HEADER(an_address_says_whether_it_is_registrable,
-           "1 if the memory this pointer is referencing can be used with the GPUDirect RDMA API"),
-    HEADER(an_address_names_its_whole_reservation,
-           "this is not necessarily the address of the mapped region, but the address of the "
-           "mappable address range"),
-    HEADER(an_address_range_has_a_file,
-           "address range obtained by a prior call to either cuMemAlloc or cuMemAddressReserve is "
-           "supported if the CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED device attribute returns true"),
-    HEADER(access_is_set_for_each_device,
-           "Set the access flags for each location specified in desc for the given virtual address "
-           "range"),
-    RISKY(a_file_that_is_no_memory_is_refused,
-          "Shareable Handle representing the memory allocation that is to be imported"),
-};
-
-const struct conformance_table conformance_share = {"share", cases, sizeof cases / sizeof *cases};

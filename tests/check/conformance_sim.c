@@ -4,11 +4,12 @@
  * checker. A real driver may behave this way and promises nothing. */
 #include <string.h>
 
+#define MODULE "sim"
 #include "conformance.h"
 
 /* ---- handles and addresses are reused at once ---- */
 
-static void destroyed_handles_are_handed_out_again(struct bed *b)
+OURS(destroyed_handles_are_handed_out_again)
 {
     const struct flw_driver *cu = b->cu;
     CUstream stream[2];
@@ -27,7 +28,7 @@ static void destroyed_handles_are_handed_out_again(struct bed *b)
     IS(CUDA_ERROR_INVALID_HANDLE, cu->cuEventQuery(event[0]));
 }
 
-static void mild_handles_are_not(struct bed *b)
+OURS(mild_handles_are_not)
 {
     CUstream first = NULL, second = NULL;
     flw_sim_config config = bed_world();
@@ -39,7 +40,7 @@ static void mild_handles_are_not(struct bed *b)
     THAT(first != second);
 }
 
-static void released_addresses_are_handed_out_again(struct bed *b)
+OURS(released_addresses_are_handed_out_again)
 {
     const struct flw_driver *cu = b->cu;
     CUdeviceptr block[2];
@@ -50,7 +51,7 @@ static void released_addresses_are_handed_out_again(struct bed *b)
     THAT(block[0] == block[1]);
 }
 
-static void released_reservations_are_handed_out_again(struct bed *b)
+OURS(released_reservations_are_handed_out_again)
 {
     CUdeviceptr range[2];
     size_t bytes = 16 * bed_grain(b);
@@ -61,7 +62,7 @@ static void released_reservations_are_handed_out_again(struct bed *b)
     THAT(range[0] == range[1]);
 }
 
-static void new_memory_holds_garbage(struct bed *b)
+OURS(new_memory_holds_garbage)
 {
     CUdeviceptr address = 0;
     unsigned char bytes[4096];
@@ -78,7 +79,7 @@ static void new_memory_holds_garbage(struct bed *b)
     THAT(zeros < sizeof bytes / 8);
 }
 
-static void mild_memory_is_zero(struct bed *b)
+OURS(mild_memory_is_zero)
 {
     CUdeviceptr address = 0;
     flw_sim_config config = bed_world();
@@ -92,7 +93,7 @@ static void mild_memory_is_zero(struct bed *b)
 /* ---- the queue ---- */
 
 /* The call that finds the queue full does not return before the device has taken something. */
-static void a_full_stream_blocks_the_caller(struct bed *b)
+OURS(a_full_stream_blocks_the_caller)
 {
     CUstream stream = NULL;
     flw_sim_range none = {0};
@@ -110,7 +111,7 @@ static void a_full_stream_blocks_the_caller(struct bed *b)
     }
 }
 
-static void held_work_waits_for_a_step(struct bed *b)
+OURS(held_work_waits_for_a_step)
 {
     CUstream stream = NULL;
     flw_sim_range none = {0};
@@ -127,7 +128,7 @@ static void held_work_waits_for_a_step(struct bed *b)
     OK(b->cu->cuStreamQuery(stream));
 }
 
-static void random_work_completes_by_itself(struct bed *b)
+OURS(random_work_completes_by_itself)
 {
     CUstream stream = NULL;
     flw_sim_range none = {0};
@@ -143,7 +144,7 @@ static void random_work_completes_by_itself(struct bed *b)
     THAT(queries < 100000);
 }
 
-static void on_the_clock_work_takes_its_lag(struct bed *b)
+OURS(on_the_clock_work_takes_its_lag)
 {
     CUstream stream = NULL;
     flw_sim_range none = {0};
@@ -172,7 +173,7 @@ static void CUDA_CB call_the_driver(void *argument)
     called_from_host = calling_bed->cu->cuMemAlloc_v2(&address, 4096);
 }
 
-static void calls_from_host_functions_are_refused(struct bed *b)
+OURS(calls_from_host_functions_are_refused)
 {
     calling_bed = b;
     called_from_host = CUDA_SUCCESS;
@@ -203,7 +204,7 @@ static const struct {
 };
 #define ENTRIES (sizeof entries / sizeof *entries)
 
-static void every_entry_point_fails_when_told_to(struct bed *b)
+OURS(every_entry_point_fails_when_told_to)
 {
     for (size_t i = 0; i < ENTRIES; i++) {
         any_entry entry;
@@ -220,7 +221,7 @@ static void every_entry_point_fails_when_told_to(struct bed *b)
     OK(b->cu->cuCtxSynchronize());
 }
 
-static void the_nth_call_fails_and_only_that(struct bed *b)
+OURS(the_nth_call_fails_and_only_that)
 {
     CUdeviceptr address[4] = {0};
     THAT(b->sim.fail("cuMemAlloc_v2", 3, CUDA_ERROR_OUT_OF_MEMORY, 0) != 0);
@@ -241,7 +242,7 @@ static void the_nth_call_fails_and_only_that(struct bed *b)
     OK(b->cu->cuMemAlloc_v2(&address[0], 4096));
 }
 
-static void a_sticky_error_ends_its_context_only(struct bed *b)
+OURS(a_sticky_error_ends_its_context_only)
 {
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL;
@@ -289,7 +290,7 @@ static bool is_only_a_question(const char *name)
 
 /* "This leaves the process in an inconsistent state and any further CUDA work will return the same
  * error." */
-static void a_sticky_error_answers_every_later_work(struct bed *b)
+OURS(a_sticky_error_answers_every_later_work)
 {
     CUdeviceptr address = 0;
     unsigned count = 0;
@@ -309,13 +310,11 @@ static void a_sticky_error_answers_every_later_work(struct bed *b)
 
 /* ---- the ledger ---- */
 
-static void the_ledger_counts_what_was_given(struct bed *b)
+OURS(the_ledger_counts_what_was_given)
 {
     struct bed_mapping m;
     flw_sim_ledger before = flw_sim_read_ledger(&b->sim);
-    if (!bed_map(b, &m, 2, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 2, 0));
     flw_sim_ledger during = flw_sim_read_ledger(&b->sim);
     THAT(during.given_bytes == before.given_bytes + 2 * m.grain_bytes);
     THAT(during.handle_count == before.handle_count + 2);
@@ -336,13 +335,9 @@ struct field {
     CUdeviceptr address;
 };
 
-static void plough(struct bed *b, struct field *f)
+static struct field plough(struct bed *b)
 {
-    *f = (struct field){{NULL, NULL}, NULL, 0};
-    OK(b->cu->cuStreamCreate(&f->stream[0], CU_STREAM_NON_BLOCKING));
-    OK(b->cu->cuStreamCreate(&f->stream[1], CU_STREAM_NON_BLOCKING));
-    OK(b->cu->cuEventCreate(&f->event, CU_EVENT_DISABLE_TIMING));
-    OK(b->cu->cuMemAlloc_v2(&f->address, 1u << 20));
+    return (struct field){{bed_stream(b), bed_stream(b)}, bed_event(b), bed_alloc(b, 1u << 20)};
 }
 
 static void touch(struct bed *b, CUstream stream, CUdeviceptr address, size_t bytes, bool write)
@@ -376,7 +371,7 @@ static void expect_reach(struct bed *b, CUcontext peer, CUdeviceptr address, boo
     OK(b->cu->cuCtxDestroy_v2(made));
 }
 
-static void a_device_reaches_another_ones_memory_only_if_allowed(struct bed *b)
+OURS(a_device_reaches_another_ones_memory_only_if_allowed)
 {
     CUcontext peer = NULL;
     CUdeviceptr address = 0;
@@ -390,35 +385,31 @@ static void a_device_reaches_another_ones_memory_only_if_allowed(struct bed *b)
     OK(b->cu->cuDevicePrimaryCtxRelease_v2(1));
 }
 
-static void an_enabled_peer_is_given_no_mapping(struct bed *b)
+OURS(an_enabled_peer_is_given_no_mapping)
 {
     CUcontext peer = NULL;
     struct bed_mapping m;
     b->device = 1;
     bool is_mapped = bed_map(b, &m, 1, 0);
     b->device = 0;
-    if (!is_mapped) {
-        return;
-    }
+    NEED(is_mapped);
     OK(b->cu->cuDevicePrimaryCtxRetain(&peer, 1));
     expect_reach(b, peer, m.address, false);
     bed_unmap(b, &m);
     OK(b->cu->cuDevicePrimaryCtxRelease_v2(1));
 }
 
-static void unordered_writes_are_found(struct bed *b)
+OURS(unordered_writes_are_found)
 {
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     touch(b, f.stream[0], f.address, 4096, true);
     touch(b, f.stream[1], f.address + 4000, 4096, true);
     expect_violations(b, true);
 }
 
-static void a_wait_orders_them(struct bed *b)
+OURS(a_wait_orders_them)
 {
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     touch(b, f.stream[0], f.address, 4096, true);
     OK(b->cu->cuEventRecord(f.event, f.stream[0]));
     OK(b->cu->cuStreamWaitEvent(f.stream[1], f.event, 0));
@@ -426,10 +417,9 @@ static void a_wait_orders_them(struct bed *b)
     expect_violations(b, false);
 }
 
-static void a_record_before_the_write_does_not(struct bed *b)
+OURS(a_record_before_the_write_does_not)
 {
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     OK(b->cu->cuEventRecord(f.event, f.stream[0]));
     touch(b, f.stream[0], f.address, 4096, true);
     OK(b->cu->cuStreamWaitEvent(f.stream[1], f.event, 0));
@@ -437,10 +427,9 @@ static void a_record_before_the_write_does_not(struct bed *b)
     expect_violations(b, true);
 }
 
-static void reads_may_be_unordered(struct bed *b)
+OURS(reads_may_be_unordered)
 {
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     touch(b, f.stream[0], f.address, 4096, true);
     OK(b->cu->cuStreamSynchronize(f.stream[0]));
     touch(b, f.stream[0], f.address, 4096, false);
@@ -448,10 +437,9 @@ static void reads_may_be_unordered(struct bed *b)
     expect_violations(b, false);
 }
 
-static void a_query_seen_complete_orders(struct bed *b)
+OURS(a_query_seen_complete_orders)
 {
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     touch(b, f.stream[0], f.address, 4096, true);
     OK(b->cu->cuEventRecord(f.event, f.stream[0]));
     b->sim.step(~0ull);
@@ -460,48 +448,43 @@ static void a_query_seen_complete_orders(struct bed *b)
     expect_violations(b, false);
 }
 
-static void done_but_not_seen_does_not_order(struct bed *b)
+OURS(done_but_not_seen_does_not_order)
 {
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     touch(b, f.stream[0], f.address, 4096, true);
     b->sim.step(~0ull); /* completed by chance, not by a query */
     touch(b, f.stream[1], f.address, 4096, true);
     expect_violations(b, true);
 }
 
-static void a_free_address_is_found(struct bed *b)
+OURS(a_free_address_is_found)
 {
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     touch(b, f.stream[0], f.address + (64ull << 30), 4096, true);
     b->cu->cuCtxSynchronize();
     THAT(flw_sim_read_ledger(&b->sim).violation_count > 0 ||
          b->cu->cuCtxSynchronize() != CUDA_SUCCESS);
+    b->object_count = 0; /* the context is lost */
 }
 
-static void unmapping_under_work_is_found(struct bed *b)
+OURS(unmapping_under_work_is_found)
 {
-    struct field f;
     struct bed_mapping m;
-    plough(b, &f);
-    if (!bed_map(b, &m, 1, 0)) {
-        return;
-    }
+    struct field f = plough(b);
+    NEED(bed_map(b, &m, 1, 0));
     touch(b, f.stream[0], m.address, 4096, true);
     OK(b->cu->cuMemUnmap(m.address, m.grain_bytes)); /* does not wait */
     THAT(flw_sim_read_ledger(&b->sim).violation_count > 0);
+    b->object_count = 0; /* the context is lost */
 }
 
 /* An assumption: cuda.h does not describe calls over two reservations. */
-static void no_call_covers_two_reservations(struct bed *b)
+OURS(no_call_covers_two_reservations)
 {
     struct bed_mapping m;
     CUdeviceptr next = 0;
     CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    if (!bed_map(b, &m, 1, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 1, 0));
     OK(b->cu->cuMemAddressReserve(&next, m.grain_bytes, 0, m.address + m.grain_bytes, 0));
     OK(b->cu->cuMemMap(next, m.grain_bytes, 0, m.handle[0], 0));
     if (next == m.address + m.grain_bytes) {
@@ -513,10 +496,9 @@ static void no_call_covers_two_reservations(struct bed *b)
     bed_unmap(b, &m);
 }
 
-static void unwritten_bytes_are_found(struct bed *b)
+OURS(unwritten_bytes_are_found)
 {
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     touch(b, f.stream[0], f.address, 64, true);
     OK(b->cu->cuStreamSynchronize(f.stream[0]));
     b->sim.forget(f.address, 64);
@@ -524,10 +506,9 @@ static void unwritten_bytes_are_found(struct bed *b)
     THAT(flw_sim_read_ledger(&b->sim).violation_count > 0);
 }
 
-static void a_named_range_is_named_in_the_sentence(struct bed *b)
+OURS(a_named_range_is_named_in_the_sentence)
 {
-    struct field f;
-    plough(b, &f);
+    struct field f = plough(b);
     b->sim.name(f.address, 1u << 20, "the lower meadow");
     touch(b, f.stream[0], f.address, 4096, true);
     touch(b, f.stream[1], f.address, 4096, true);
@@ -537,7 +518,7 @@ static void a_named_range_is_named_in_the_sentence(struct bed *b)
     b->sim.name(f.address, 1u << 20, NULL);
 }
 
-static void a_reset_begins_a_new_world(struct bed *b)
+OURS(a_reset_begins_a_new_world)
 {
     CUdeviceptr address = 0;
     unsigned long long before = 0, after = 0;
@@ -552,7 +533,7 @@ static void a_reset_begins_a_new_world(struct bed *b)
     THAT(before != after);
 }
 
-static void calls_before_init_are_refused(struct bed *b)
+OURS(calls_before_init_are_refused)
 {
     flw_sim_config config = bed_world();
     int count = 0;
@@ -562,15 +543,13 @@ static void calls_before_init_are_refused(struct bed *b)
     OK(b->cu->cuDeviceGetCount(&count));
 }
 
-static void a_name_without_a_model_is_refused_and_counted(struct bed *b)
+OURS(a_name_without_a_model_is_refused_and_counted)
 {
     CUresult (*create)(CUarray *, const void *) = NULL;
     void *exported = flw_driver_entry(b->cu, "cuArrayCreate_v2"), *found = NULL, *earlier = NULL;
     CUarray array = NULL;
     uint64_t before = b->sim.call_count("cuArrayCreate_v2");
-    if (!THAT(exported != NULL)) {
-        return;
-    }
+    NEED(THAT(exported != NULL));
     memcpy(&create, &exported, sizeof exported);
     IS(CUDA_ERROR_NOT_SUPPORTED, create(&array, NULL));
     THAT(b->sim.call_count("cuArrayCreate_v2") == before + 1 && array == NULL);
@@ -578,40 +557,3 @@ static void a_name_without_a_model_is_refused_and_counted(struct bed *b)
     OK(b->cu->cuGetProcAddress_v2("cuArrayCreate", &earlier, 3010, 0, NULL));
     THAT(found == exported && earlier != exported);
 }
-
-static const struct conformance_case cases[] = {
-    OURS(a_name_without_a_model_is_refused_and_counted),
-    OURS(destroyed_handles_are_handed_out_again),
-    OURS(mild_handles_are_not),
-    OURS(released_addresses_are_handed_out_again),
-    OURS(released_reservations_are_handed_out_again),
-    OURS(new_memory_holds_garbage),
-    OURS(mild_memory_is_zero),
-    OURS(a_full_stream_blocks_the_caller),
-    OURS(held_work_waits_for_a_step),
-    OURS(random_work_completes_by_itself),
-    OURS(on_the_clock_work_takes_its_lag),
-    OURS(calls_from_host_functions_are_refused),
-    OURS(every_entry_point_fails_when_told_to),
-    OURS(the_nth_call_fails_and_only_that),
-    OURS(a_sticky_error_ends_its_context_only),
-    OURS(a_sticky_error_answers_every_later_work),
-    OURS(the_ledger_counts_what_was_given),
-    OURS(a_device_reaches_another_ones_memory_only_if_allowed),
-    OURS(an_enabled_peer_is_given_no_mapping),
-    OURS(unordered_writes_are_found),
-    OURS(a_wait_orders_them),
-    OURS(a_record_before_the_write_does_not),
-    OURS(reads_may_be_unordered),
-    OURS(a_query_seen_complete_orders),
-    OURS(done_but_not_seen_does_not_order),
-    OURS(a_free_address_is_found),
-    OURS(unmapping_under_work_is_found),
-    OURS(no_call_covers_two_reservations),
-    OURS(unwritten_bytes_are_found),
-    OURS(a_named_range_is_named_in_the_sentence),
-    OURS(a_reset_begins_a_new_world),
-    OURS(calls_before_init_are_refused),
-};
-
-const struct conformance_table conformance_sim = {"sim", cases, sizeof cases / sizeof *cases};

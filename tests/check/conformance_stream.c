@@ -4,15 +4,14 @@
  */
 #include <stdatomic.h>
 
+#define MODULE "stream"
 #include "conformance.h"
 
-static void ids_are_unique_even_when_handles_are_not(struct bed *b)
+HEADER(ids_are_unique_even_when_handles_are_not, "The Id is unique for the life of the program")
 {
     unsigned long long id[8] = {0};
     CUstream stream = NULL;
-    if (!bed_has(b, b->cu->cuStreamGetId != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuStreamGetId != NULL));
     for (int i = 0; i < 8; i++) {
         OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
         OK(b->cu->cuStreamGetId(stream, &id[i]));
@@ -28,12 +27,11 @@ static void id_of_thread_stream_body(struct bed *b, void *argument)
     OK(b->cu->cuStreamGetId(CU_STREAM_PER_THREAD, argument));
 }
 
-static void default_handles_have_ids(struct bed *b)
+HEADER(default_handles_have_ids,
+       "any of the special streams such as the NULL stream, CU_STREAM_LEGACY and")
 {
     unsigned long long null_id = 0, legacy = 0, own = 0, again = 0, other = 0;
-    if (!bed_has(b, b->cu->cuStreamGetId != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuStreamGetId != NULL));
     OK(b->cu->cuStreamGetId(NULL, &null_id));
     OK(b->cu->cuStreamGetId(CU_STREAM_LEGACY, &legacy));
     OK(b->cu->cuStreamGetId(CU_STREAM_PER_THREAD, &own));
@@ -44,14 +42,14 @@ static void default_handles_have_ids(struct bed *b)
     THAT(other != own && other != legacy);
 }
 
-static void streams_know_their_context(struct bed *b)
+HEADER(streams_know_their_context,
+       "The returned context is the context that was active in the calling thread when the "
+       "stream was created")
 {
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL, of_stream = NULL;
     CUstream stream = NULL;
-    if (!bed_has(b, cu->cuStreamGetCtx != NULL && cu->cuCtxCreate_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, cu->cuStreamGetCtx != NULL && cu->cuCtxCreate_v2 != NULL));
     OK(cu->cuStreamCreate(&stream, 0));
     OK(cu->cuCtxCreate_v2(&made, 0, b->device));
     OK(cu->cuStreamGetCtx(stream, &of_stream));
@@ -62,50 +60,49 @@ static void streams_know_their_context(struct bed *b)
     OK(cu->cuStreamDestroy_v2(stream));
 }
 
-static void default_handles_need_a_context(struct bed *b)
+HEADER(default_handles_need_a_context,
+       "Specifying any of the special handles will return the context current to the calling "
+       "thread")
 {
     CUcontext context = NULL;
-    if (!bed_has(b, b->cu->cuStreamGetCtx != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuStreamGetCtx != NULL));
     OK(b->cu->cuCtxSetCurrent(NULL));
     IS(CUDA_ERROR_INVALID_CONTEXT, b->cu->cuStreamGetCtx(NULL, &context));
     IS(CUDA_ERROR_INVALID_CONTEXT, b->cu->cuStreamGetCtx(CU_STREAM_PER_THREAD, &context));
     OK(b->cu->cuCtxSetCurrent(b->context));
 }
 
-static void unknown_flags_are_refused(struct bed *b)
+HEADER(unknown_flags_are_refused, "Valid values for Flags are")
 {
     CUstream stream = NULL;
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuStreamCreate(&stream, 1u << 20));
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuStreamCreate(NULL, 0));
 }
 
-static void priorities_are_accepted(struct bed *b)
+HEADER(priorities_are_accepted, "Creates a stream with the specified priority")
 {
     CUstream stream = NULL;
-    if (!bed_has(b, b->cu->cuStreamCreateWithPriority != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, b->cu->cuStreamCreateWithPriority != NULL));
     OK(b->cu->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, -1));
     OK(b->cu->cuStreamQuery(stream));
     OK(b->cu->cuStreamDestroy_v2(stream));
 }
 
-static void query_tells_unfinished_work(struct bed *b)
+HEADER(query_tells_unfinished_work,
+       "if all operations in the stream specified by hStream have completed, or")
 {
-    CUstream stream = NULL;
-    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = bed_stream(b);
     OK(b->cu->cuStreamQuery(stream));
     bed_gate_close(b, stream);
     IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream));
     bed_gate_open(b);
     OK(b->cu->cuStreamSynchronize(stream));
     OK(b->cu->cuStreamQuery(stream));
-    OK(b->cu->cuStreamDestroy_v2(stream));
 }
 
-static void destroying_does_not_wait(struct bed *b)
+HEADER(destroying_does_not_wait,
+       "the function will return immediately and the resources associated with hStream will "
+       "be released automatically")
 {
     CUstream stream = NULL;
     OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -115,14 +112,13 @@ static void destroying_does_not_wait(struct bed *b)
     OK(b->cu->cuCtxSynchronize());
 }
 
-static void streams_of_another_context_complete_alone(struct bed *b)
+HEADER(streams_of_another_context_complete_alone,
+       "Blocks until the current context has completed all preceding requested tasks")
 {
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL;
     CUstream stream = NULL;
-    if (!bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
-        return;
-    }
+    NEED(bed_has(b, cu->cuCtxCreate_v2 != NULL));
     OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     bed_gate_close(b, stream);
     OK(cu->cuCtxCreate_v2(&made, 0, b->device));
@@ -137,11 +133,12 @@ static void streams_of_another_context_complete_alone(struct bed *b)
 
 /* ---- order against the legacy stream ---- */
 
-static void blocking_streams_wait_for_the_legacy_stream(struct bed *b)
+HEADER(blocking_streams_wait_for_the_legacy_stream,
+       "Stream handle that can be passed as a CUstream to use an implicit stream with legacy "
+       "synchronization behavior")
 {
     CUstream stream = NULL;
-    CUdeviceptr address = 0;
-    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    CUdeviceptr address = bed_alloc(b, 4096);
     OK(b->cu->cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     bed_gate_close(b, CU_STREAM_LEGACY);
     OK(b->cu->cuMemsetD8Async(address, 1, 4096, stream));
@@ -150,30 +147,25 @@ static void blocking_streams_wait_for_the_legacy_stream(struct bed *b)
     OK(b->cu->cuStreamSynchronize(stream));
     OK(b->cu->cuStreamQuery(CU_STREAM_LEGACY)); /* queued earlier */
     OK(b->cu->cuStreamDestroy_v2(stream));
-    OK(b->cu->cuMemFree_v2(address));
 }
 
-static void non_blocking_streams_do_not(struct bed *b)
+HEADER(non_blocking_streams_do_not,
+       "the created stream should perform no implicit synchronization with stream 0")
 {
-    CUstream stream = NULL;
-    CUdeviceptr address = 0;
-    OK(b->cu->cuMemAlloc_v2(&address, 4096));
-    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUdeviceptr address = bed_alloc(b, 4096);
+    CUstream stream = bed_stream(b);
     bed_gate_close(b, CU_STREAM_LEGACY);
     OK(b->cu->cuMemsetD8Async(address, 1, 4096, stream));
     OK(b->cu->cuStreamSynchronize(stream));
     IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(CU_STREAM_LEGACY));
     bed_gate_open(b);
     OK(b->cu->cuCtxSynchronize());
-    OK(b->cu->cuStreamDestroy_v2(stream));
-    OK(b->cu->cuMemFree_v2(address));
 }
 
-static void the_legacy_stream_waits_for_blocking_streams(struct bed *b)
+HEADER(the_legacy_stream_waits_for_blocking_streams, "legacy synchronization behavior")
 {
     CUstream stream = NULL;
-    CUdeviceptr address = 0;
-    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    CUdeviceptr address = bed_alloc(b, 4096);
     OK(b->cu->cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     bed_gate_close(b, stream);
     OK(b->cu->cuMemsetD8Async(address, 1, 4096, CU_STREAM_LEGACY));
@@ -182,7 +174,6 @@ static void the_legacy_stream_waits_for_blocking_streams(struct bed *b)
     OK(b->cu->cuStreamSynchronize(CU_STREAM_LEGACY));
     OK(b->cu->cuStreamQuery(stream));
     OK(b->cu->cuStreamDestroy_v2(stream));
-    OK(b->cu->cuMemFree_v2(address));
 }
 
 /* ---- host functions ---- */
@@ -199,7 +190,9 @@ static void CUDA_CB write_diary(void *argument)
     diary->entry[atomic_fetch_add(&diary->at, 1) % 8] = slot[0];
 }
 
-static void host_functions_run_in_stream_order(struct bed *b)
+HEADER(host_functions_run_in_stream_order,
+       "The function will be called after currently enqueued work and will block work added "
+       "after it")
 {
     static struct diary diary;
     static struct {
@@ -225,60 +218,21 @@ static void host_functions_run_in_stream_order(struct bed *b)
     OK(b->cu->cuStreamDestroy_v2(stream));
 }
 
-static void a_host_function_blocks_what_follows(struct bed *b)
+HEADER(a_host_function_blocks_what_follows, "will block work added after it")
 {
-    CUstream stream = NULL;
-    CUdeviceptr address = 0;
-    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    CUdeviceptr address = bed_alloc(b, 4096);
     bed_poke(b, address, 1);
-    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = bed_stream(b);
     bed_gate_close(b, stream);
     OK(b->cu->cuMemsetD32Async(address, 2, 1, stream));
     IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream));
     bed_gate_open(b);
     OK(b->cu->cuStreamSynchronize(stream));
     THAT(bed_peek(b, address) == 2);
-    OK(b->cu->cuStreamDestroy_v2(stream));
-    OK(b->cu->cuMemFree_v2(address));
 }
 
-static void no_host_function_is_refused(struct bed *b)
+HEADER(no_host_function_is_refused,
+       "The function to call once preceding stream operations are complete")
 {
     REFUSED(b->cu->cuLaunchHostFunc(NULL, NULL, NULL));
 }
-
-static const struct conformance_case cases[] = {
-    HEADER(ids_are_unique_even_when_handles_are_not,
-           "The Id is unique for the life of the program"),
-    HEADER(default_handles_have_ids,
-           "any of the special streams such as the NULL stream, CU_STREAM_LEGACY and"),
-    HEADER(streams_know_their_context,
-           "The returned context is the context that was active in the calling thread when the "
-           "stream was created"),
-    HEADER(default_handles_need_a_context,
-           "Specifying any of the special handles will return the context current to the calling "
-           "thread"),
-    HEADER(unknown_flags_are_refused, "Valid values for Flags are"),
-    HEADER(priorities_are_accepted, "Creates a stream with the specified priority"),
-    HEADER(query_tells_unfinished_work,
-           "if all operations in the stream specified by hStream have completed, or"),
-    HEADER(destroying_does_not_wait,
-           "the function will return immediately and the resources associated with hStream will be "
-           "released automatically"),
-    HEADER(streams_of_another_context_complete_alone,
-           "Blocks until the current context has completed all preceding requested tasks"),
-    HEADER(blocking_streams_wait_for_the_legacy_stream, "Stream handle that can be passed as a "
-                                                        "CUstream to use an implicit stream with "
-                                                        "legacy synchronization behavior"),
-    HEADER(non_blocking_streams_do_not,
-           "the created stream should perform no implicit synchronization with stream 0"),
-    HEADER(the_legacy_stream_waits_for_blocking_streams, "legacy synchronization behavior"),
-    HEADER(host_functions_run_in_stream_order,
-           "The function will be called after currently enqueued work and will block work added "
-           "after it"),
-    HEADER(a_host_function_blocks_what_follows, "will block work added after it"),
-    HEADER(no_host_function_is_refused,
-           "The function to call once preceding stream operations are complete"),
-};
-
-const struct conformance_table conformance_stream = {"stream", cases, sizeof cases / sizeof *cases};

@@ -3,6 +3,7 @@
  * Owns: the cases about virtual memory management within one process: reservations, handles,
  * mappings, access. Does not: share with other processes (conformance_share.c).
  */
+#define MODULE "vmm"
 #include "conformance.h"
 
 /* A handle and a reservation with nothing mapped. */
@@ -32,25 +33,22 @@ static void end_unmapped(struct bed *b, struct unmapped *u)
     OK(b->cu->cuMemRelease(u->handle));
 }
 
-static void granularity_is_a_power_of_two(struct bed *b)
+HEADER(granularity_is_a_power_of_two,
+       "This granularity can be used as a multiple for alignment, size, or address mapping")
 {
     size_t minimum = bed_grain(b), recommended = 0;
     CUmemAllocationProp properties = bed_properties(b, 0);
-    if (b->skip != NULL) {
-        return;
-    }
+    NEED(b->skip == NULL);
     OK(b->cu->cuMemGetAllocationGranularity(&recommended, &properties,
                                             CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
     THAT((minimum & (minimum - 1)) == 0 && recommended >= minimum && recommended % minimum == 0);
 }
 
-static void reserved_ranges_are_apart_and_aligned(struct bed *b)
+HEADER(reserved_ranges_are_apart_and_aligned, "giving the starting address of the range in ptr")
 {
     CUdeviceptr a = 0, c = 0;
     size_t grain = bed_grain(b);
-    if (b->skip != NULL) {
-        return;
-    }
+    NEED(b->skip == NULL);
     OK(b->cu->cuMemAddressReserve(&a, 4 * grain, 0, 0, 0));
     OK(b->cu->cuMemAddressReserve(&c, 4 * grain, 16 * grain, 0, 0));
     THAT(a % grain == 0 && c % (16 * grain) == 0);
@@ -59,26 +57,24 @@ static void reserved_ranges_are_apart_and_aligned(struct bed *b)
     OK(b->cu->cuMemAddressFree(c, 4 * grain));
 }
 
-static void odd_reservations_are_refused(struct bed *b)
+HEADER(odd_reservations_are_refused,
+       "the alignment must be a power of two or zero for default alignment")
 {
     CUdeviceptr a = 0;
     size_t grain = bed_grain(b);
-    if (b->skip != NULL) {
-        return;
-    }
+    NEED(b->skip == NULL);
     REFUSED(b->cu->cuMemAddressReserve(&a, 0, 0, 0, 0));
     REFUSED(b->cu->cuMemAddressReserve(&a, 1000, 0, 0, 0));
     REFUSED(b->cu->cuMemAddressReserve(&a, grain, 3 * grain, 0, 0));
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemAddressReserve(&a, grain, 0, 0, 1));
 }
 
-static void a_wish_for_an_address_is_a_hint(struct bed *b)
+HEADER(a_wish_for_an_address_is_a_hint,
+       "the driver treats it as a hint about where to place the reservation")
 {
     CUdeviceptr a = 0, again = 0;
     size_t grain = bed_grain(b);
-    if (b->skip != NULL) {
-        return;
-    }
+    NEED(b->skip == NULL);
     OK(b->cu->cuMemAddressReserve(&a, grain, 0, 0, 0));
     OK(b->cu->cuMemAddressReserve(&again, grain, 0, a, 0)); /* taken: elsewhere */
     THAT(again != a);
@@ -86,13 +82,12 @@ static void a_wish_for_an_address_is_a_hint(struct bed *b)
     OK(b->cu->cuMemAddressFree(again, grain));
 }
 
-static void reservation_is_freed_whole_and_once(struct bed *b)
+HEADER(reservation_is_freed_whole_and_once,
+       "The size must match what was given to memAddressReserve")
 {
     CUdeviceptr a = 0;
     size_t grain = bed_grain(b);
-    if (b->skip != NULL) {
-        return;
-    }
+    NEED(b->skip == NULL);
     OK(b->cu->cuMemAddressReserve(&a, 4 * grain, 0, 0, 0));
     REFUSED(b->cu->cuMemAddressFree(a, 2 * grain));
     REFUSED(b->cu->cuMemAddressFree(a + grain, 3 * grain));
@@ -100,14 +95,13 @@ static void reservation_is_freed_whole_and_once(struct bed *b)
     REFUSED(b->cu->cuMemAddressFree(a, 4 * grain));
 }
 
-static void handle_sizes_are_multiples_of_the_granularity(struct bed *b)
+HEADER(handle_sizes_are_multiples_of_the_granularity,
+       "The size of this allocation must be a multiple of the the value given via")
 {
     size_t grain = bed_grain(b);
     CUmemAllocationProp properties = bed_properties(b, 0), known;
     CUmemGenericAllocationHandle handle = 0;
-    if (b->skip != NULL) {
-        return;
-    }
+    NEED(b->skip == NULL);
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemCreate(&handle, grain + 4096, &properties, 0));
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemCreate(&handle, 0, &properties, 0));
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemCreate(&handle, grain, &properties, 1));
@@ -118,28 +112,26 @@ static void handle_sizes_are_multiples_of_the_granularity(struct bed *b)
     OK(b->cu->cuMemRelease(handle));
 }
 
-static void handles_beyond_the_device_are_out_of_memory(struct bed *b)
+HEADER(handles_beyond_the_device_are_out_of_memory,
+       "The API call failed because it was unable to allocate enough memory")
 {
     size_t grain = bed_grain(b), total = 0;
     CUmemAllocationProp properties = bed_properties(b, 0);
     CUmemGenericAllocationHandle handle = 0;
-    if (b->skip != NULL) {
-        return;
-    }
+    NEED(b->skip == NULL);
     OK(b->cu->cuDeviceTotalMem_v2(&total, b->device));
     IS(CUDA_ERROR_OUT_OF_MEMORY,
        b->cu->cuMemCreate(&handle, total / grain * grain + 16 * grain, &properties, 0));
 }
 
-static void mapping_needs_a_reservation(struct bed *b)
+HEADER(mapping_needs_a_reservation,
+       "This range must be an address reservation previously reserved with")
 {
     size_t grain = bed_grain(b);
     CUmemAllocationProp properties = bed_properties(b, 0);
     CUmemGenericAllocationHandle handle = 0;
     CUdeviceptr a = 0;
-    if (b->skip != NULL) {
-        return;
-    }
+    NEED(b->skip == NULL);
     OK(b->cu->cuMemCreate(&handle, grain, &properties, 0));
     OK(b->cu->cuMemAddressReserve(&a, grain, 0, 0, 0));
     OK(b->cu->cuMemAddressFree(a, grain));
@@ -147,12 +139,11 @@ static void mapping_needs_a_reservation(struct bed *b)
     OK(b->cu->cuMemRelease(handle));
 }
 
-static void only_whole_grains_are_mapped(struct bed *b)
+HEADER(only_whole_grains_are_mapped,
+       "Both ptr, size, and offset must be a multiple of the value given via")
 {
     struct unmapped u;
-    if (!begin_unmapped(b, &u, 1, 4)) {
-        return;
-    }
+    NEED(begin_unmapped(b, &u, 1, 4));
     REFUSED(b->cu->cuMemMap(u.address + 4096, u.grain_bytes, 0, u.handle, 0));
     REFUSED(b->cu->cuMemMap(u.address, u.grain_bytes / 2, 0, u.handle, 0));
     /* more than the handle has */
@@ -161,23 +152,20 @@ static void only_whole_grains_are_mapped(struct bed *b)
     end_unmapped(b, &u);
 }
 
-static void the_offset_is_zero(struct bed *b)
+HEADER(the_offset_is_zero, "Note: currently must be zero")
 {
     struct unmapped u;
-    if (!begin_unmapped(b, &u, 2, 2)) {
-        return;
-    }
+    NEED(begin_unmapped(b, &u, 2, 2));
     REFUSED(b->cu->cuMemMap(u.address, u.grain_bytes, u.grain_bytes, u.handle, 0));
     end_unmapped(b, &u);
 }
 
-static void a_mapped_range_is_not_mapped_again(struct bed *b)
+HEADER(a_mapped_range_is_not_mapped_again,
+       "can only create mappings on VA range reservations that are not currently mapped")
 {
     struct bed_mapping m;
     CUmemGenericAllocationHandle handle = 0;
-    if (!bed_map(b, &m, 2, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 2, 0));
     CUmemAllocationProp properties = bed_properties(b, 0);
     OK(b->cu->cuMemCreate(&handle, m.grain_bytes, &properties, 0));
     REFUSED(b->cu->cuMemMap(m.address + m.grain_bytes, m.grain_bytes, 0, handle, 0));
@@ -185,14 +173,13 @@ static void a_mapped_range_is_not_mapped_again(struct bed *b)
     bed_unmap(b, &m);
 }
 
-static void one_handle_shows_at_two_addresses(struct bed *b)
+HEADER(one_handle_shows_at_two_addresses,
+       "can be mapped to the address space of calling process via")
 {
     struct bed_mapping m;
     CUdeviceptr other = 0;
     CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    if (!bed_map(b, &m, 1, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 1, 0));
     OK(b->cu->cuMemAddressReserve(&other, m.grain_bytes, 0, 0, 0));
     OK(b->cu->cuMemMap(other, m.grain_bytes, 0, m.handle[0], 0));
     OK(b->cu->cuMemSetAccess(other, m.grain_bytes, &access, 1));
@@ -203,14 +190,14 @@ static void one_handle_shows_at_two_addresses(struct bed *b)
     bed_unmap(b, &m);
 }
 
-static void a_moved_handle_keeps_its_contents(struct bed *b)
+HEADER(a_moved_handle_keeps_its_contents,
+       "the address range is converted to an address reservation and can be used for a "
+       "future calls to cuMemMap")
 {
     struct bed_mapping m;
     CUdeviceptr other = 0;
     CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    if (!bed_map(b, &m, 1, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 1, 0));
     bed_poke(b, m.address + 128, 0xc0ffee);
     OK(b->cu->cuMemAddressReserve(&other, m.grain_bytes, 0, 0, 0));
     OK(b->cu->cuMemUnmap(m.address, m.grain_bytes));
@@ -223,14 +210,12 @@ static void a_moved_handle_keeps_its_contents(struct bed *b)
     OK(b->cu->cuMemRelease(m.handle[0]));
 }
 
-static void mappings_start_without_access(struct bed *b)
+RISKY(mappings_start_without_access, "as all mappings start with no accessibility setup")
 {
     struct bed_mapping m;
     unsigned long long flags = 99;
     CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    if (!bed_map(b, &m, 1, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 1, 0));
     OK(b->cu->cuMemGetAccess(&flags, &access.location, m.address));
     THAT(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     OK(b->cu->cuMemUnmap(m.address, m.grain_bytes));
@@ -240,16 +225,15 @@ static void mappings_start_without_access(struct bed *b)
     bed_unmap(b, &m);
 }
 
-static void access_covers_a_fully_mapped_range(struct bed *b)
+HEADER(access_covers_a_fully_mapped_range,
+       "The range must be a fully mapped address range containing all allocations")
 {
     size_t grain = bed_grain(b);
     CUmemAllocationProp properties = bed_properties(b, 0);
     CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CUmemGenericAllocationHandle handle[2] = {0};
     CUdeviceptr a = 0;
-    if (b->skip != NULL) {
-        return;
-    }
+    NEED(b->skip == NULL);
     OK(b->cu->cuMemAddressReserve(&a, 3 * grain, 0, 0, 0));
     OK(b->cu->cuMemCreate(&handle[0], grain, &properties, 0));
     OK(b->cu->cuMemCreate(&handle[1], grain, &properties, 0));
@@ -268,25 +252,22 @@ static void access_covers_a_fully_mapped_range(struct bed *b)
     OK(b->cu->cuMemRelease(handle[1]));
 }
 
-static void access_needs_a_device_that_exists(struct bed *b)
+HEADER(access_needs_a_device_that_exists,
+       "Array of CUmemAccessDesc that describe how to change the")
 {
     struct bed_mapping m;
     CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    if (!bed_map(b, &m, 1, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 1, 0));
     access.location.id = 4711;
     REFUSED(b->cu->cuMemSetAccess(m.address, m.grain_bytes, &access, 1));
     REFUSED(b->cu->cuMemSetAccess(m.address, m.grain_bytes, NULL, 1));
     bed_unmap(b, &m);
 }
 
-static void only_whole_mappings_are_unmapped(struct bed *b)
+HEADER(only_whole_mappings_are_unmapped, "cannot unmap a sub-range of an address range mapped")
 {
     struct unmapped u;
-    if (!begin_unmapped(b, &u, 2, 2)) {
-        return;
-    }
+    NEED(begin_unmapped(b, &u, 2, 2));
     OK(b->cu->cuMemMap(u.address, 2 * u.grain_bytes, 0, u.handle, 0));
     REFUSED(b->cu->cuMemUnmap(u.address, u.grain_bytes));
     REFUSED(b->cu->cuMemUnmap(u.address + u.grain_bytes, u.grain_bytes));
@@ -294,12 +275,11 @@ static void only_whole_mappings_are_unmapped(struct bed *b)
     end_unmapped(b, &u);
 }
 
-static void mappings_in_a_row_are_unmapped_at_once(struct bed *b)
+HEADER(mappings_in_a_row_are_unmapped_at_once,
+       "The range must be the entire contiguous address range that was mapped to")
 {
     struct bed_mapping m;
-    if (!bed_map(b, &m, 4, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 4, 0));
     OK(b->cu->cuMemUnmap(m.address + m.grain_bytes, 2 * m.grain_bytes));
     REFUSED(b->cu->cuMemUnmap(m.address, 4 * m.grain_bytes)); /* two of them are not mapped */
     for (size_t i = 1; i < 3; i++) {
@@ -311,35 +291,32 @@ static void mappings_in_a_row_are_unmapped_at_once(struct bed *b)
     bed_unmap(b, &m);
 }
 
-static void what_is_not_mapped_is_not_unmapped(struct bed *b)
+HEADER(what_is_not_mapped_is_not_unmapped,
+       "The range must be the entire contiguous address range that was mapped to")
 {
     size_t grain = bed_grain(b);
     CUdeviceptr a = 0;
-    if (b->skip != NULL) {
-        return;
-    }
+    NEED(b->skip == NULL);
     OK(b->cu->cuMemAddressReserve(&a, 2 * grain, 0, 0, 0));
     REFUSED(b->cu->cuMemUnmap(a, grain));
     OK(b->cu->cuMemAddressFree(a, 2 * grain));
 }
 
-static void a_mapped_reservation_is_not_freed(struct bed *b)
+HEADER(a_mapped_reservation_is_not_freed,
+       "Frees a virtual address range reserved by cuMemAddressReserve")
 {
     struct bed_mapping m;
-    if (!bed_map(b, &m, 1, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 1, 0));
     REFUSED(b->cu->cuMemAddressFree(m.address, m.grain_bytes));
     bed_unmap(b, &m);
 }
 
-static void memory_lives_until_unmapped_and_released(struct bed *b)
+HEADER(memory_lives_until_unmapped_and_released,
+       "The generic memory handle can be freed when there are still outstanding mappings")
 {
     struct bed_mapping m;
     size_t before = 0, after = 0, total = 0;
-    if (!bed_map(b, &m, 1, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 1, 0));
     bed_poke(b, m.address, 77);
     OK(b->cu->cuMemRelease(m.handle[0]));
     OK(b->cu->cuMemGetInfo_v2(&before, &total));
@@ -350,13 +327,12 @@ static void memory_lives_until_unmapped_and_released(struct bed *b)
     OK(b->cu->cuMemAddressFree(m.address, m.grain_bytes));
 }
 
-static void a_retained_handle_is_the_one_mapped(struct bed *b)
+HEADER(a_retained_handle_is_the_one_mapped,
+       "The handle is guaranteed to be the same handle value used to map the memory")
 {
     struct bed_mapping m;
     CUmemGenericAllocationHandle handle = 0;
-    if (!bed_map(b, &m, 2, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 2, 0));
     void *inside = (void *)(uintptr_t)(m.address + m.grain_bytes + 4096);
     OK(b->cu->cuMemRetainAllocationHandle(&handle, inside));
     THAT(handle == m.handle[1]);
@@ -368,12 +344,11 @@ static void a_retained_handle_is_the_one_mapped(struct bed *b)
     OK(b->cu->cuMemRelease(m.handle[1]));
 }
 
-static void an_address_range_is_used_again_after_unmapping(struct bed *b)
+HEADER(an_address_range_is_used_again_after_unmapping,
+       "Any new mapping to this virtual address will need to have access granted")
 {
     struct bed_mapping m;
-    if (!bed_map(b, &m, 1, 0)) {
-        return;
-    }
+    NEED(bed_map(b, &m, 1, 0));
     CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     for (uint32_t i = 0; i < 8; i++) {
         OK(b->cu->cuMemUnmap(m.address, m.grain_bytes));
@@ -384,52 +359,3 @@ static void an_address_range_is_used_again_after_unmapping(struct bed *b)
     }
     bed_unmap(b, &m);
 }
-
-static const struct conformance_case cases[] = {
-    HEADER(granularity_is_a_power_of_two,
-           "This granularity can be used as a multiple for alignment, size, or address mapping"),
-    HEADER(reserved_ranges_are_apart_and_aligned,
-           "giving the starting address of the range in ptr"),
-    HEADER(odd_reservations_are_refused,
-           "the alignment must be a power of two or zero for default alignment"),
-    HEADER(a_wish_for_an_address_is_a_hint,
-           "the driver treats it as a hint about where to place the reservation"),
-    HEADER(reservation_is_freed_whole_and_once,
-           "The size must match what was given to memAddressReserve"),
-    HEADER(handle_sizes_are_multiples_of_the_granularity,
-           "The size of this allocation must be a multiple of the the value given via"),
-    HEADER(handles_beyond_the_device_are_out_of_memory,
-           "The API call failed because it was unable to allocate enough memory"),
-    HEADER(mapping_needs_a_reservation,
-           "This range must be an address reservation previously reserved with"),
-    HEADER(only_whole_grains_are_mapped,
-           "Both ptr, size, and offset must be a multiple of the value given via"),
-    HEADER(the_offset_is_zero, "Note: currently must be zero"),
-    HEADER(a_mapped_range_is_not_mapped_again,
-           "can only create mappings on VA range reservations that are not currently mapped"),
-    HEADER(one_handle_shows_at_two_addresses,
-           "can be mapped to the address space of calling process via"),
-    HEADER(a_moved_handle_keeps_its_contents,
-           "the address range is converted to an address reservation and can be used for a future "
-           "calls to cuMemMap"),
-    RISKY(mappings_start_without_access, "as all mappings start with no accessibility setup"),
-    HEADER(access_covers_a_fully_mapped_range,
-           "The range must be a fully mapped address range containing all allocations"),
-    HEADER(access_needs_a_device_that_exists,
-           "Array of CUmemAccessDesc that describe how to change the"),
-    HEADER(only_whole_mappings_are_unmapped, "cannot unmap a sub-range of an address range mapped"),
-    HEADER(mappings_in_a_row_are_unmapped_at_once,
-           "The range must be the entire contiguous address range that was mapped to"),
-    HEADER(what_is_not_mapped_is_not_unmapped,
-           "The range must be the entire contiguous address range that was mapped to"),
-    HEADER(a_mapped_reservation_is_not_freed,
-           "Frees a virtual address range reserved by cuMemAddressReserve"),
-    HEADER(memory_lives_until_unmapped_and_released,
-           "The generic memory handle can be freed when there are still outstanding mappings"),
-    HEADER(a_retained_handle_is_the_one_mapped,
-           "The handle is guaranteed to be the same handle value used to map the memory"),
-    HEADER(an_address_range_is_used_again_after_unmapping,
-           "Any new mapping to this virtual address will need to have access granted"),
-};
-
-const struct conformance_table conformance_vmm = {"vmm", cases, sizeof cases / sizeof *cases};
