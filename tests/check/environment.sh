@@ -1,23 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.environment: no library reads the environment but through secure_getenv. A program with a privilege
-# (setuid, setgid, capabilities) may load any of them, and its environment is its caller's.
+# check.environment: a library reads the environment through secure_getenv alone. A privileged program (setuid, setgid,
+# capabilities) may load it, and its environment is its caller's. Two planted libraries must be refused.
 #
-#   environment.sh <source root> [<built library>...]
+#   environment.sh <C compiler> <scratch folder> <built library>...
 set -eu
-root=$1
-shift
-status=0
-# The words, in comments too: a name that is mentioned may be called through a pointer.
-if (cd "$root" && grep -rnwE 'getenv|environ|__environ|_environ' --include='*.[chS]' --include='*.cu' src kernels); then
-    echo "the lines above read a caller's environment: secure_getenv reads that of a program without a privilege only" >&2
-    status=1
-fi
-for library in "$@"; do # what a library was linked with statically counts as its own
-    if nm -D --undefined-only "$library" | grep -wE 'getenv|environ|__environ|_environ'; then
-        echo "$library takes the names above from the C library: secure_getenv is the one to call" >&2
-        status=1
-    fi
+compiler=$1 planted=$2/planted.so
+shift 2
+reads() { # code that was linked statically counts as the library's own
+    nm -D --undefined-only "$1" | grep -wE 'getenv|environ|__environ|_environ'
+}
+mkdir -p "${planted%/*}"
+for body in 'getenv("FALLOW")' '(environ, getenv)("FALLOW")' '*environ'; do
+    echo "#include <stdlib.h>
+        extern char **environ; char *f(void); char *f(void) { return $body; }" |
+        "$compiler" -w -shared -fPIC -x c -o "$planted" -
+    reads "$planted" >/dev/null || { echo "planted: $body was not found" >&2; exit 1; }
 done
-exit $status
+for library; do
+    ! reads "$library" || { echo "$library: call secure_getenv instead" >&2; exit 1; }
+done
