@@ -10,10 +10,8 @@ if(TARGET fallow AND TARGET fallow-preload)
   add_executable(audit_client audit_client.c)
   flw_target(audit_client)
   target_link_libraries(audit_client PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
-  flw_add_test(preload audit_command SOURCES test_audit_command.c
-    DEPENDS fallow fallow-preload simcuda-libcuda audit_client preload_rival_exports
-    ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" "AUDIT_CLIENT=$<TARGET_FILE:audit_client>"
-      AUDIT_SCRIPT=${CMAKE_CURRENT_SOURCE_DIR}/audit_script.py
+  flw_add_transcript(preload audit_command FILE cases/audit_command.cases
+    ENVIRONMENT "AUDIT_CLIENT=$<TARGET_FILE:audit_client>" AUDIT_SCRIPT=${CMAKE_CURRENT_SOURCE_DIR}/audit_script.py
       "AUDIT_DRIVER=$<TARGET_FILE_DIR:simcuda-libcuda>" "AUDIT_LIBRARY=$<TARGET_FILE:fallow-preload>"
       "RIVAL=$<TARGET_FILE:preload_rival_exports>")
 endif()

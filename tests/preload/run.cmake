@@ -11,9 +11,8 @@ if(TARGET fallow)
   add_executable(static_exit static_exit.c)
   target_compile_options(static_exit PRIVATE -fno-stack-protector -fno-pie)
   target_link_options(static_exit PRIVATE -nostdlib -static -no-pie)
-  flw_add_test(preload run_command SOURCES test_run_command.c DEPENDS fallow preload_stand_in static_exit
-    ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" "STAND_IN_LIBRARY=$<TARGET_FILE:preload_stand_in>"
-      "STATIC_EXIT=$<TARGET_FILE:static_exit>")
+  flw_add_transcript(preload run_command FILE cases/run_command.cases
+    ENVIRONMENT "STAND_IN_LIBRARY=$<TARGET_FILE:preload_stand_in>" "STATIC_EXIT=$<TARGET_FILE:static_exit>")
 endif()
 if(TARGET fallow AND TARGET fallow-preload)
   add_executable(preload_alloc_client alloc_client.c)
@@ -26,10 +25,8 @@ if(TARGET fallow AND TARGET fallow-preload)
   set_target_properties(preload_empty_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/empty-driver)
   foreach(module trace summary)
-    flw_add_test(preload ${module} SOURCES test_${module}.c LIBRARIES flw_trace flw_core
-      DEPENDS fallow fallow-simcuda fallow-preload preload_alloc_client preload_rival_exports simcuda-libcuda
-        preload_empty_driver
-      ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" "ALLOC_CLIENT=$<TARGET_FILE:preload_alloc_client>"
+    flw_add_transcript(preload ${module} FILE cases/${module}.cases
+      ENVIRONMENT "ALLOC_CLIENT=$<TARGET_FILE:preload_alloc_client>"
         "DRIVER_FOLDER=$<TARGET_FILE_DIR:simcuda-libcuda>" "RIVAL=$<TARGET_FILE:preload_rival_exports>")
   endforeach()
   find_program(FALLOW_PYTHON python3)

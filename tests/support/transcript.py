@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run files of shell commands and compare their output: transcript.py FILE.cases...
 
-    == NAME [VARIABLE...]  begin a test; skip the test if one of the variables is not set
+    == NAME [VARIABLE...]  begin a test; skip the test if one of the variables is unset or empty
     file NAME              write the | lines that follow to a file
     each NAME VALUE...     repeat the next command for each value of a variable; | lines hold further values
     $ COMMAND              run by sh; NAME=VALUE before keeps the output in a variable: $NAME= COMMAND
@@ -12,7 +12,7 @@
     e+ TEXT  e- TEXT       standard error contains the text, or does not
     o=  e=                 nothing is on standard output, or on standard error
     ? CODE                 the exit status, 0 if no line gives one
-    % EXPRESSION           Python over the JSON on standard output: J, and its policies by name as P["a-b"] and a_b
+    % EXPRESSION           Python over the first JSON object of standard output, J, and its policies by name as P["a-b"] and a_b
 
 All commands of a file run in one temporary folder. FALLOW_COMMAND names the program, found in PATH and as $F.
 """
@@ -52,12 +52,12 @@ def check(expectation, code, out, error):
     if kind in ("o=", "e="):
         return None if (out if kind == "o=" else error) == "" else "not empty"
     if kind == "%":
-        document = json.loads(out)
-        policies = {policy["name"]: types.SimpleNamespace(**policy) for policy in document.get("policies", [])}
-        names = {name.replace("-", "_"): policy for name, policy in policies.items()}
         try:
+            document, _ = json.JSONDecoder().raw_decode(out, re.search(r"(?m)^\{|\Z", out).start())
+            policies = {policy["name"]: types.SimpleNamespace(**policy) for policy in document.get("policies", [])}
+            names = {name.replace("-", "_"): policy for name, policy in policies.items()}
             return None if eval(text, {"J": document, "P": policies, **names}) else "false"
-        except (AttributeError, LookupError, NameError, TypeError) as problem:
+        except (AttributeError, LookupError, NameError, TypeError, ValueError) as problem:
             return repr(problem)
     if kind == "!" and error.count("\n") != 1:
         return "not one line of error"
@@ -94,12 +94,14 @@ def play(path):
     name, failed, skipped, each = "", 0, False, None
     folder = tempfile.mkdtemp(prefix="fallow_")
     program = os.environ["FALLOW_COMMAND"]
+    for name in ("FALLOW", "LD_PRELOAD"):
+        os.environ.pop(name, None)
     environment = dict(os.environ, F=program, PATH=os.path.dirname(program) + ":" + os.environ["PATH"])
     for block in blocks(path):
         number, line = block[0]
         if line.startswith("=="):
             name = line[3:]
-            skipped = not all(need in os.environ for need in re.findall(r"\b[A-Z]+_[A-Z_]+\b", name))
+            skipped = not all(environment.get(need) for need in re.findall(r"\b[A-Z]+_[A-Z_]+\b", name))
             print(("skip " if skipped else "run  ") + name, flush=True)
         elif skipped:
             continue

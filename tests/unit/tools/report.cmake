@@ -5,8 +5,10 @@ if(TARGET fallow)
   flw_add_transcript(unit report FILE cases/report.cases
     ENVIRONMENT FALLOW_GOLDEN=${CMAKE_CURRENT_SOURCE_DIR}/golden_report
       FALLOW_CORPUS=${PROJECT_SOURCE_DIR}/tests/fuzz/corpus ${FLW_DEMO_ENVIRONMENT})
-  flw_add_transcript(unit report_files FILE cases/report_files.cases
-    ENVIRONMENT ${FLW_DEMO_ENVIRONMENT})
+  if(ZLIB_INCLUDE_DIR)
+    set(zlib FALLOW_ZLIB=1)
+  endif()
+  flw_add_transcript(unit report_files FILE cases/report_files.cases ENVIRONMENT ${zlib} ${FLW_DEMO_ENVIRONMENT})
   flw_add_test(unit report_snapshots SOURCES test_report_snapshots.c DEPENDS fallow fallow-simcuda
     INCLUDES ${PROJECT_SOURCE_DIR}/tests/unit/trace ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
   flw_add_test(unit report_page SOURCES test_report_page.c ${tool}/report/heapview.c LIBRARIES flw_page flw_trace flw_base)
