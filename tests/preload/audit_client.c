@@ -2,7 +2,7 @@
  *
  * Owns: a program for the audit's tests. It opens the driver by name, executes the argument, and
  * checks its own results: exit code 0 if right, else 1. It does not know the preload library; the
- * driver is the simulated one, whose kernels are C functions. */
+ * kernels of the simulated driver are C functions. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>

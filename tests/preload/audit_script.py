@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two lines that fill, for the audit's tests. Prints whether this Python tells its lines to others."""
+"""Fill from several lines, for the tests of the audit. Prints "lines" if this Python exposes its lines."""
 import ctypes
 
 driver = ctypes.CDLL("libcuda.so.1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver from Python, as numba and cuda-bindings find it: ctypes, libcuda.so first."""
+"""Call the driver from Python by ctypes, as numba and cuda-bindings do: libcuda.so first."""
 import ctypes
 
 driver = ctypes.CDLL("libcuda.so")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a dlsym costs with the preload, in instructions (callgrind), and over a plain one.
+# Count the instructions of dlsym with the preload and without (callgrind), and compare.
 #
 #   dlsym_cost.sh <dlsym_cost> <libfallow-preload.so> <folder of libcuda.so.1>
 #

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A driver whose calls do nothing: the remaining cost of a call is the preload library's. */
+ * A driver with calls that do nothing: the remaining cost of a call is the preload library's. */
 #include "driver/driver_types.h"
 
 #define EXPORT __attribute__((visibility("default")))

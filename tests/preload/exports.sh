@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The symbols that the preload library exports into every process: the hooked names, dlsym, _exit and a few
-# fallow_preload_ functions; no other library of CUDA; bound at once; never unloaded; where it has a jemalloc
-# of its own, nothing of the program's allocator.
+# Check the preload library: it exports the hooked names, dlsym, _exit and a few fallow_preload_ functions, needs
+# no other library of CUDA, is bound at once and never unloaded. If it contains a jemalloc, it imports nothing from
+# the program's allocator.
 #
 #   exports.sh <source root> <libfallow-preload.so>
 set -eu

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a pair of cuMemAlloc and cuMemFree costs through the preload library, beside the library's own pair,
-# and what a program that allocates for every operation saves, by the simulated driver's latency model.
+# Measure a pair of cuMemAlloc and cuMemFree through the preload library and through the library itself, and the
+# time that a program with an allocation for every operation saves by the simulated driver's latency model.
 #
 #   tests/preload/figures.sh [BUILD TREE]     (build/release; needs valgrind for the instructions)
 #
 #   thin    a driver that does nothing: the cost of the hooks alone
-#   sim     the simulated driver, whose own cost is in it
+#   sim     the simulated driver, including its own cost
 set -eu
 tree=${1:-build/release}
 tree=$(cd "$tree" && pwd)
@@ -57,7 +57,7 @@ printf 'the library'"'"'s own pair of 4096 B, ns            %s\n' \
 for shape in pair churn; do
     plain=$(run driver no $shape 4096 100000)
     with=$(run driver yes $shape 4096 100000)
-    # With the library the host's own time counts too, the simulated driver's in it.
+    # With the library the host's time counts too, including that of the simulated driver.
     awk -v what=$shape -v a="$(value "$plain" modelled_ns)" -v b="$(value "$with" modelled_ns)" \
         -v c="$(value "$with" ns)" 'BEGIN { printf \
         "%-5s on the typical profile, ns per operation      %.0f without, %.0f + %.0f of the host with: %.0f times less\n",

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every hook has the type that the toolkit's cudaTypedefs.h gives its base name at its version: a wrapper
-# of another shape would be called with the wrong arguments, and nothing else would notice.
+# Check that each hook has the type of its name and version in the toolkit's cudaTypedefs.h. A wrapper of another
+# type would be called with wrong arguments, and no other test would notice.
 #
 #   hook_types.sh <source root> <C compiler> <folder of cuda.h, or empty> <scratch folder>
 #

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A library that carries a CUDA runtime of its own inside: does that runtime come to the hooks?
+"""Check whether the CUDA runtime inside a library reaches the hooks.
 
-inner_runtime.py LIBRARY FUNCTION: calls FUNCTION(&handle), whatever it answers, and prints how many
-addresses of four entry points it was given by the preload.
+inner_runtime.py LIBRARY FUNCTION calls FUNCTION(&handle), ignores its status and prints how many addresses of five
+entry points the preload returned.
 """
 import ctypes
 import sys

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stacks.py FALLOW DRIVER_FOLDER CLIENT: recordings with call stacks, of a program of C and of this file as a
-client; whose the memory is must be what the client knows."""
+"""stacks.py FALLOW DRIVER_FOLDER CLIENT: record call stacks of a C program and of this file as a client, and check
+that the owners of memory are the functions that allocated it."""
 import ctypes
 import json
 import os
@@ -11,7 +11,7 @@ import tempfile
 MIB = 1 << 20
 
 
-# ---- as the client: KIND is PyDLL (keeps the interpreter in calls) or CDLL (lets it go)
+# ---- the client: KIND is PyDLL (keeps the interpreter lock in calls) or CDLL (releases it)
 
 
 def client(kind):
@@ -44,7 +44,7 @@ def client(kind):
         driver.cuMemFree_v2(blocks.pop())
 
 
-# ---- as the test
+# ---- the test
 
 
 def line_of(mark):
@@ -75,9 +75,9 @@ class Bed:
         return {owner["owner"]: owner["bytes"] for owner in traces[0]["at_peak_requested"]["by_code"]}
 
 
-def expect(what, is_so, *seen):
-    print("%-4s %s" % ("ok" if is_so else "FAIL", what), *([] if is_so else seen))
-    return is_so
+def expect(claim, holds, *seen):
+    print("%-4s %s" % ("ok" if holds else "FAIL", claim), *([] if holds else seen))
+    return holds
 
 
 def of_c(bed):
@@ -88,13 +88,13 @@ def of_c(bed):
     yield expect("C: main owns all", len(owners) == 1 and next(iter(owners)).startswith("main ("), owners)
     path, facts = bed.record(["--stacks"], ["./" + os.path.basename(bed.program)], cwd=os.path.dirname(bed.program))
     owners = bed.owners(path)
-    yield expect("C: the same by a path that is not whole",
+    yield expect("C: the same by a relative path",
                  len(owners) == 1 and next(iter(owners)).startswith("main ("), owners)
     path, facts = bed.record([], [bed.program])
-    yield expect("C: without --stacks there are none", facts["stacks"] == 0, facts)
+    yield expect("C: no stacks without --stacks", facts["stacks"] == 0, facts)
 
 
-# What bears the name of a recording and is none of this run's: another form, and a recording of before.
+# Files with the name of a recording that this run did not write: another form, and an earlier recording.
 def of_others(bed):
     def at(name):
         return os.path.join(bed.folder, name)
@@ -112,11 +112,11 @@ def of_others(bed):
                           cwd=bed.folder, env=bed.environment, check=True, stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, universal_newlines=True, timeout=120)
     yield expect("others: another form keeps its content", content("rec1.ftrace") == content("text"))
-    yield expect("others: so does what was recorded before", content("rec2.ftrace") == content("before"))
-    yield expect("others: and what has no number", content("rec.ftrace") == content("text"))
+    yield expect("others: an earlier recording keeps its content", content("rec2.ftrace") == content("before"))
+    yield expect("others: so does a name without a number", content("rec.ftrace") == content("text"))
     ours = [name for name in os.listdir(bed.folder) if name.startswith("rec") and len(name) > len("rec1.ftrace")]
-    yield expect("others: the run's own has names", len(ours) == 1 and b' "main" ' in bed.dump(at(ours[0])), ours)
-    yield expect("others: nothing is said of them", "names" not in done.stderr, done.stderr)
+    yield expect("others: this run's recording has names", len(ours) == 1 and b' "main" ' in bed.dump(at(ours[0])), ours)
+    yield expect("others: no message mentions names", "names" not in done.stderr, done.stderr)
 
 
 def of_python(bed, kind, *options):
@@ -144,15 +144,15 @@ def main():
         seen += of_python(bed, "CDLL", "--enter-python", "--mode", "cache")
         path, facts = bed.record(["--stacks"], [sys.executable, __file__, "client", "CDLL"])
         owners = bed.owners(path)
-        seen.append(expect("CDLL: who has let the interpreter go is seen without Python",
+        seen.append(expect("CDLL: code that released the interpreter lock has no frames of Python",
                            facts["records_with_stacks"] == 4 and not any(os.path.basename(__file__) in name for name in owners), owners))
         path, facts = bed.record(["--stacks=1"], [sys.executable, __file__, "client", "PyDLL"])
         seen.append(expect("--stacks=1: a frame of C and one of Python", facts["frames"] <= 2 * facts["stacks"], facts))
-        odd = os.path.join(os.fsencode(folder), b"caf\xe9.py")  # no text
+        odd = os.path.join(os.fsencode(folder), b"caf\xe9.py")  # not UTF-8
         with open(__file__, "rb") as given, open(odd, "wb") as copy:
             copy.write(given.read())
         path, facts = bed.record(["--stacks"], [sys.executable, odd, "client", "PyDLL"])
-        seen.append(expect("a path that is no text: each allocation has a stack",
+        seen.append(expect("a path that is not UTF-8: each allocation has a stack",
                            facts["records_with_stacks"] == facts["allocations"] == 4, facts))
         for wrong in ("0", "65", "deep"):
             code = subprocess.run([fallow, "record", "--stacks=" + wrong, "--", "true"], stderr=subprocess.PIPE,

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# preload.top: what `fallow top` sees of a program under the preload library: its pool with top:1, and
-# nothing without, in mode off, or of the child of a fork.
+# preload.top: `fallow top` shows the pool of a program under the preload library with top:1. Without top:1, in mode
+# off and in the child of a fork it shows nothing.
 #
 #   top.sh <fallow> <libfallow-preload.so> <watched> <folder of the simulated libcuda.so.1> <scratch folder>
 set -u
@@ -24,7 +24,7 @@ complain() {
     failed=1
 }
 
-# with SETTINGS: a program under them, its number in process, its child's in child
+# with SETTINGS: start a program; set process to its number and child to that of its child
 with() {
     local i
     rm -f "$work/in"
@@ -48,7 +48,7 @@ end() {
     process=
 }
 
-# sees NUMBER: the answer is in seen.txt
+# sees NUMBER: write the output to seen.txt
 sees() {
     "$fallow" top "$1" --once --json >"$work/seen.txt" 2>&1
 }

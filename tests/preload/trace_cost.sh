@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What mode trace adds to a call of the driver: ns, the best of five rounds, and instructions of the calling
-# thread, over a driver whose calls do nothing.
+# Measure the cost that mode trace adds to a call of a driver without effects: ns, the best of five rounds, and
+# instructions of the calling thread.
 #
 #   trace_cost.sh <build tree>
 set -eu
