@@ -18,8 +18,6 @@
 #include <stdlib.h>
 
 #include "trace/formats/formats.h"
-#include "trace/io/jsonwriter.h"
-#include "trace/trace/phases.h"
 #include "trace/trace/trace.h"
 
 void flw_chrome_print_name(struct flw_json_writer *out, const char *what, uint64_t process,
@@ -36,13 +34,56 @@ void flw_chrome_print_name(struct flw_json_writer *out, const char *what, uint64
     flw_json_end(out, '}');
 }
 
-void flw_chrome_print_names(struct flw_json_writer *out, const char *process, const char *row_0,
-                            uint32_t row_count)
+void flw_chrome_print_names(struct flw_chrome *chrome, const char *process, const char *row_0)
 {
-    flw_chrome_print_name(out, "process_name", 0, 0, process);
-    flw_chrome_print_name(out, "thread_name", 0, 0, row_0);
-    for (uint32_t row = 1; row < row_count; row++) {
-        flw_chrome_print_name(out, "thread_name", 0, row, "phases that overlap");
+    flw_chrome_print_name(&chrome->out, "process_name", 0, 0, process);
+    for (uint32_t row = 0; row == 0 || row < chrome->rows.count; row++) {
+        flw_chrome_print_name(&chrome->out, "thread_name", 0, row,
+                              row == 0 ? row_0 : "phases that overlap");
+    }
+}
+
+struct flw_json_writer *flw_chrome_begin_event(struct flw_chrome *chrome, const char *phase,
+                                               const char *name, uint64_t id, uint64_t row,
+                                               uint64_t time_ns)
+{
+    struct flw_json_writer *out = &chrome->out;
+    out->line = "";
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "ph", phase);
+    if (chrome->category != NULL || *phase == 'i') {
+        flw_json_text(out, chrome->category != NULL ? "cat" : "s",
+                      chrome->category != NULL ? chrome->category : "t");
+    }
+    flw_json_text(out, "name", name);
+    FLW_JSON_NUMBERS(out, {"pid", id != FLW_CHROME_NO_ID}, {"tid", row});
+    if (id != FLW_CHROME_NO_ID) {
+        flw_json_begin(out, "id2", '{');
+        flw_json_key(out, "local");
+        fprintf(out->file, "\"0x%" PRIx64 "\"", id);
+        flw_json_end(out, '}');
+    }
+    flw_json_key(out, "ts");
+    fprintf(out->file, "%" PRIu64 ".%03" PRIu64, time_ns / 1000, time_ns % 1000);
+    flw_json_begin(out, "args", '{');
+    return out;
+}
+
+void flw_chrome_end_event(struct flw_chrome *chrome)
+{
+    flw_json_end(&chrome->out, '}');
+    flw_json_end(&chrome->out, '}');
+}
+
+void flw_chrome_print_phase(struct flw_chrome *chrome, const struct flw_trace_event *event,
+                            const struct flw_trace_detail *detail, uint64_t time_ns)
+{
+    uint32_t row = chrome->rows.of_event[chrome->phase_count++];
+    if (row != FLW_PHASES_NO_ROW) {
+        flw_chrome_begin_event(chrome, event->op == FLW_TRACE_PHASE_BEGIN ? "B" : "E",
+                               flw_trace_name(chrome->trace, detail), FLW_CHROME_NO_ID, row,
+                               time_ns);
+        flw_chrome_end_event(chrome);
     }
 }
 
@@ -54,12 +95,16 @@ enum total {
 };
 
 struct writer {
-    const struct flw_trace *trace;
-    struct flw_json_writer out;
+    struct flw_chrome chrome;
     uint64_t totals[TOTAL_COUNT];
-    bool has_done;        /* the trace has FREE_DONE events */
-    const uint32_t *rows; /* rows of the phases from the next one on */
+    bool has_done; /* the trace has FREE_DONE events */
 };
+
+static struct flw_json_writer *begin_event(struct writer *w, const char *phase, const char *name,
+                                           uint64_t time_ns)
+{
+    return flw_chrome_begin_event(&w->chrome, phase, name, FLW_CHROME_NO_ID, 0, time_ns);
+}
 
 /* The name of each op's instant, and its effect on each total. */
 static const struct kind {
@@ -90,31 +135,6 @@ static const struct kind {
 };
 _Static_assert(sizeof(kinds) / sizeof(kinds[0]) == FLW_TRACE_OP_COUNT, "a kind each");
 
-/* Begin an event and leave the arguments open. */
-static struct flw_json_writer *begin_event(struct writer *w, const char *phase, const char *name,
-                                           uint64_t time_ns, uint64_t row)
-{
-    struct flw_json_writer *out = &w->out;
-    out->line = "";
-    flw_json_begin(out, NULL, '{');
-    flw_json_text(out, "ph", phase);
-    if (*phase == 'i') {
-        flw_json_text(out, "s", "t");
-    }
-    flw_json_text(out, "name", name);
-    FLW_JSON_NUMBERS(out, {"pid", 0}, {"tid", row});
-    flw_json_key(out, "ts");
-    fprintf(out->file, "%" PRIu64 ".%03" PRIu64, time_ns / 1000, time_ns % 1000);
-    flw_json_begin(out, "args", '{');
-    return out;
-}
-
-static void end_event(struct writer *w)
-{
-    flw_json_end(&w->out, '}');
-    flw_json_end(&w->out, '}');
-}
-
 /* ---- instants ---- */
 
 static void print_name(FILE *file, const char *name)
@@ -131,11 +151,11 @@ static void print_name(FILE *file, const char *name)
 
 static void print_stack(struct writer *w, uint32_t stack)
 {
-    const struct flw_stacks *stacks = &w->trace->stacks;
+    const struct flw_stacks *stacks = &w->chrome.trace->stacks;
     struct flw_stack_walk walk = flw_stacks_walk(stacks, stack);
-    FILE *file = w->out.file;
+    FILE *file = w->chrome.out.file;
     uint32_t number;
-    flw_json_key(&w->out, "Call stack");
+    flw_json_key(&w->chrome.out, "Call stack");
     for (char before = '"'; flw_stacks_next(&walk, &number); before = ';') {
         const struct flw_frame *frame = flw_stacks_frame(stacks, number);
         const char *source = flw_stacks_text(stacks, frame->file);
@@ -151,9 +171,9 @@ static void print_stack(struct writer *w, uint32_t stack)
 
 static void put_memory(struct writer *w, const struct flw_trace_event *event)
 {
-    const struct flw_trace *trace = w->trace;
+    const struct flw_trace *trace = w->chrome.trace;
     uint32_t stack = flw_trace_stack(trace, trace->initial_count + (size_t)(event - trace->events));
-    struct flw_json_writer *out = &w->out;
+    struct flw_json_writer *out = &w->chrome.out;
     bool has_address = trace->has_addresses && event->address != 0;
     FLW_JSON_NUMBERS(out, {"Device Type", 1}, {"Device Id", (uint64_t)trace->device},
                      {"Addr", has_address ? event->address : (uint64_t)event->block + 1});
@@ -179,9 +199,9 @@ static void put_known(struct flw_json_writer *out, const char *key, uint64_t byt
 static void put_place(struct writer *w, const struct flw_trace_event *event,
                       const struct flw_trace_detail *detail)
 {
-    struct flw_json_writer *out = &w->out;
+    struct flw_json_writer *out = &w->chrome.out;
     FLW_JSON_NUMBERS(out, {"bytes", event->size_bytes},
-                     {"stream", w->trace->streams[event->stream]});
+                     {"stream", w->chrome.trace->streams[event->stream]});
     if (event->address != 0) {
         char address[19];
         snprintf(address, sizeof address, "0x%" PRIx64, event->address);
@@ -196,25 +216,25 @@ static void put_place(struct writer *w, const struct flw_trace_event *event,
 static void print_instant(struct writer *w, const struct flw_trace_event *event,
                           const struct flw_trace_detail *detail)
 {
-    struct flw_json_writer *out = begin_event(w, "i", kinds[event->op].name, event->time_ns, 0);
+    struct flw_json_writer *out = begin_event(w, "i", kinds[event->op].name, event->time_ns);
     if (event->op == FLW_TRACE_ALLOC || event->op == FLW_TRACE_FREE) {
         put_memory(w, event);
     } else if (flw_trace_op_has_stream(event->op)) {
         put_place(w, event, detail);
     } else if (event->op == FLW_TRACE_DROP) {
         flw_json_number(out, "events", detail->lost_count);
-    } else if (flw_trace_name(w->trace, detail) != NULL) {
-        flw_json_text(out, "name", flw_trace_name(w->trace, detail));
+    } else if (flw_trace_name(w->chrome.trace, detail) != NULL) {
+        flw_json_text(out, "name", flw_trace_name(w->chrome.trace, detail));
     }
-    end_event(w);
+    flw_chrome_end_event(&w->chrome);
 }
 
 /* ---- events ---- */
 
 static void print_counter(struct writer *w, const char *name, uint64_t time_ns, uint64_t bytes)
 {
-    flw_json_number(begin_event(w, "C", name, time_ns, 0), "bytes", bytes);
-    end_event(w);
+    flw_json_number(begin_event(w, "C", name, time_ns), "bytes", bytes);
+    flw_chrome_end_event(&w->chrome);
 }
 
 static void print_live(struct writer *w, uint64_t time_ns)
@@ -225,7 +245,7 @@ static void print_live(struct writer *w, uint64_t time_ns)
 
 static void print_reserved(struct writer *w, uint64_t time_ns)
 {
-    if (w->trace->has_segments) {
+    if (w->chrome.trace->has_segments) {
         print_counter(w, "reserved", time_ns, w->totals[RESERVED]);
     }
 }
@@ -234,7 +254,6 @@ static void print_event(struct writer *w, const struct flw_trace_event *event,
                         const struct flw_trace_detail *detail)
 {
     const struct kind *kind = &kinds[event->op];
-    bool is_begin = event->op == FLW_TRACE_PHASE_BEGIN;
     if (kind->signs[RESERVED] < 0 && event->size_bytes > w->totals[RESERVED]) {
         /* A recording without the beginning may release more than was taken. */
         w->totals[RESERVED] = event->size_bytes;
@@ -242,13 +261,8 @@ static void print_event(struct writer *w, const struct flw_trace_event *event,
     for (int i = 0; i < TOTAL_COUNT; i++) {
         w->totals[i] += (uint64_t)kind->signs[i] * event->size_bytes;
     }
-    if (is_begin || event->op == FLW_TRACE_PHASE_END) {
-        uint32_t row = *w->rows++;
-        if (row != FLW_PHASES_NO_ROW) {
-            const char *name = flw_trace_name(w->trace, detail);
-            begin_event(w, is_begin ? "B" : "E", name, event->time_ns, row);
-            end_event(w);
-        }
+    if (event->op == FLW_TRACE_PHASE_BEGIN || event->op == FLW_TRACE_PHASE_END) {
+        flw_chrome_print_phase(&w->chrome, event, detail, event->time_ns);
     } else if (kind->name != NULL) {
         print_instant(w, event, detail);
     }
@@ -261,7 +275,7 @@ static void print_event(struct writer *w, const struct flw_trace_event *event,
 
 static void begin_totals(struct writer *w)
 {
-    const struct flw_trace *trace = w->trace;
+    const struct flw_trace *trace = w->chrome.trace;
     for (size_t i = 0; i < trace->initial_count; i++) {
         w->totals[REQUESTED] += trace->blocks[i].size_bytes;
     }
@@ -274,29 +288,28 @@ static void begin_totals(struct writer *w)
 
 const char *flw_chrome_print(const struct flw_trace *trace, FILE *file)
 {
-    struct flw_phase_rows rows;
+    struct writer w = {.chrome = {.trace = trace, .out = {.file = file, .is_utf8 = true}}};
+    struct flw_json_writer *out = &w.chrome.out;
     struct flw_trace_walk walk = {0};
-    if (!flw_phases_find_rows(trace, &rows)) {
+    if (!flw_phases_find_rows(trace, &w.chrome.rows)) {
         return FLW_TRACE_NO_MEMORY;
     }
-    struct writer w = {
-        .trace = trace, .out = {.file = file, .is_utf8 = true}, .rows = rows.of_event};
     begin_totals(&w);
-    flw_json_begin(&w.out, NULL, '{');
-    flw_json_text(&w.out, "displayTimeUnit", "ms");
-    flw_json_begin(&w.out, "otherData", '{');
-    flw_json_text(&w.out, "source", trace->source);
-    flw_json_text(&w.out, "format", trace->format);
-    flw_json_number(&w.out, "device", (uint64_t)trace->device);
-    flw_json_end(&w.out, '}');
-    flw_json_begin(&w.out, "traceEvents", '[');
-    flw_chrome_print_names(&w.out, trace->source, "events and phases", rows.count);
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "displayTimeUnit", "ms");
+    flw_json_begin(out, "otherData", '{');
+    flw_json_text(out, "source", trace->source);
+    flw_json_text(out, "format", trace->format);
+    flw_json_number(out, "device", (uint64_t)trace->device);
+    flw_json_end(out, '}');
+    flw_json_begin(out, "traceEvents", '[');
+    flw_chrome_print_names(&w.chrome, trace->source, "events and phases");
     print_live(&w, 0);
     print_reserved(&w, 0);
     for (size_t i = 0; i < trace->event_count; i++) {
         print_event(&w, &trace->events[i], flw_trace_walk_detail(trace, &walk, i));
     }
     fputs("\n]}\n", file);
-    free(rows.of_event);
+    free(w.chrome.rows.of_event);
     return NULL;
 }

@@ -89,11 +89,8 @@ bool flw_build_add_context(struct flw_build *build, const struct flw_trace_conte
     static const struct flw_trace_context none = {0};
     struct flw_trace *trace = build->trace;
     size_t count = trace->context_count;
-    const struct flw_trace_context *last = count == 0 ? &none : &trace->contexts[count - 1];
-    if (flw_trace_context_is(last, context)) {
-        return true;
-    }
-    return FLW_ARRAY_ADD(trace->contexts, trace->context_count, build->context_room, *context);
+    return flw_trace_context_is(count == 0 ? &none : &trace->contexts[count - 1], context) ||
+           FLW_ARRAY_ADD(trace->contexts, trace->context_count, build->context_room, *context);
 }
 
 bool flw_build_add_remark(struct flw_build *build, const struct flw_trace_remark *remark)
@@ -101,11 +98,8 @@ bool flw_build_add_remark(struct flw_build *build, const struct flw_trace_remark
     static const struct flw_trace_remark none = {0};
     struct flw_trace *trace = build->trace;
     size_t count = trace->remark_count;
-    const struct flw_trace_remark *last = count == 0 ? &none : &trace->remarks[count - 1];
-    if (flw_trace_remark_is(last, remark)) {
-        return true;
-    }
-    return FLW_ARRAY_ADD(trace->remarks, trace->remark_count, build->remark_room, *remark);
+    return flw_trace_remark_is(count == 0 ? &none : &trace->remarks[count - 1], remark) ||
+           FLW_ARRAY_ADD(trace->remarks, trace->remark_count, build->remark_room, *remark);
 }
 
 bool flw_build_set_stack(struct flw_build *build, size_t record, uint32_t stack)

@@ -212,15 +212,10 @@ static bool add_range(struct edges *edges, const struct flw_trace_segment *range
 /* Order by stream, then by address; at the same address ends are before begins. */
 static int compare_edges(const void *a, const void *b)
 {
-    const struct edge *x = a;
-    const struct edge *y = b;
-    if (x->stream != y->stream) {
-        return x->stream < y->stream ? -1 : 1;
-    }
-    if (x->address != y->address) {
-        return x->address < y->address ? -1 : 1;
-    }
-    return (x->delta > y->delta) - (x->delta < y->delta);
+    const struct edge *x = a, *y = b;
+    int order = x->stream - y->stream;
+    order = order != 0 ? order : flw_compare_u64(&x->address, &y->address);
+    return order != 0 ? order : x->delta - y->delta;
 }
 
 static bool collect_edges(const struct resolution *r, struct edges *edges)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "record/array.h"
 
 bool flw_phases_add(struct flw_phases *phases, uint64_t time_us, uint32_t name, bool is_begin)
@@ -17,12 +18,9 @@ bool flw_phases_add(struct flw_phases *phases, uint64_t time_us, uint32_t name, 
 
 static int compare_phases(const void *a, const void *b)
 {
-    const struct flw_phase *x = a;
-    const struct flw_phase *y = b;
-    if (x->time_us != y->time_us) {
-        return x->time_us < y->time_us ? -1 : 1;
-    }
-    return (x->number > y->number) - (x->number < y->number);
+    const struct flw_phase *x = a, *y = b;
+    int order = flw_compare_u64(&x->time_us, &y->time_us);
+    return order != 0 ? order : flw_compare_u64(&x->number, &y->number);
 }
 
 /* Pairs of ends and begins: an end closes the latest open begin of the same name. */

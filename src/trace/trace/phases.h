@@ -21,7 +21,7 @@
 
 struct flw_phase {
     uint64_t time_us;
-    size_t number; /* order of adding; after flw_phases_sort, order in the result */
+    uint64_t number; /* order of adding; after flw_phases_sort, order in the result */
     uint32_t name;
     bool is_begin;
 };

@@ -149,12 +149,9 @@ static void name_owner(const struct group *group, uint32_t key, char *out)
 static int compare_owners(const void *a, const void *b, void *context)
 {
     const struct group *group = context;
-    uint32_t left = *(const uint32_t *)a;
-    uint32_t right = *(const uint32_t *)b;
-    if (group->bytes[left] != group->bytes[right]) {
-        return group->bytes[left] > group->bytes[right] ? -1 : 1;
-    }
-    return left < right ? -1 : left > right;
+    const uint32_t *left = a, *right = b;
+    int order = flw_compare_u64(&group->bytes[*right], &group->bytes[*left]);
+    return order != 0 ? order : flw_compare_u32(left, right);
 }
 
 /* Order the owners by bytes. The first `most` have places in that order, and all others the next place. Returns the

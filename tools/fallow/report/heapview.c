@@ -45,12 +45,9 @@ void flw_heapview_make_segments(struct flw_heapview *view, size_t count)
 
 static int compare_blocks(const void *a, const void *b)
 {
-    const struct flw_heapview_block *x = a;
-    const struct flw_heapview_block *y = b;
-    if (x->address != y->address) {
-        return x->address < y->address ? -1 : 1;
-    }
-    return (x->block > y->block) - (x->block < y->block);
+    const struct flw_heapview_block *x = a, *y = b;
+    int order = flw_compare_u64(&x->address, &y->address);
+    return order != 0 ? order : flw_compare_u32(&x->block, &y->block);
 }
 
 /* Drop freed blocks, then merge the new ones in from the end. */

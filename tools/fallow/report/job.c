@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/compare.h"
 #include "trace/io/codec.h"
 
 #include "common/tool_host.h"
@@ -100,13 +101,10 @@ void flw_job_add(struct flw_job *job, const struct flw_rank *record)
 
 static int compare_records(const void *left, const void *right)
 {
-    const struct flw_rank *a = left;
-    const struct flw_rank *b = right;
-    if (a->rank != b->rank) {
-        return a->rank < b->rank ? -1 : 1;
-    }
-    int titles = strcmp(a->title, b->title);
-    return titles != 0 ? titles : strcmp(a->line, b->line);
+    const struct flw_rank *a = left, *b = right;
+    int order = flw_compare_u64(&a->rank, &b->rank);
+    order = order != 0 ? order : strcmp(a->title, b->title);
+    return order != 0 ? order : strcmp(a->line, b->line);
 }
 
 uint64_t flw_job_oom_time(const struct flw_rank *record)

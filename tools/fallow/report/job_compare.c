@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/compare.h"
 
 #include "common/command.h"
 #include "common/tabular.h"
@@ -161,9 +162,9 @@ struct point {
 static int compare_points(const void *left, const void *right)
 {
     const struct point *a = left, *b = right;
-    return a->time_ns != b->time_ns ? (a->time_ns < b->time_ns ? -1 : 1)
-           : a->place != b->place   ? (a->place < b->place ? -1 : 1)
-                                    : (a->bytes > b->bytes) - (a->bytes < b->bytes);
+    int order = flw_compare_u64(&a->time_ns, &b->time_ns);
+    order = order != 0 ? order : (a->place > b->place) - (a->place < b->place);
+    return order != 0 ? order : flw_compare_u64(&a->bytes, &b->bytes);
 }
 
 static struct point *list_points(const struct reading *reading, size_t *out_count)

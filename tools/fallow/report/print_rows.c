@@ -204,55 +204,15 @@ void flw_print_folded(const struct flw_analysis *analysis, enum flw_analysis_mom
 /* ---- slices and counters ---- */
 
 struct chrome {
+    struct flw_chrome events;
     const struct flw_analysis *analysis;
-    const struct flw_trace *trace;
     const uint32_t *owners, *stacks; /* by block */
     const char **names;              /* by owner */
     uint64_t *live_bytes;            /* by owner */
-    const uint32_t *rows;            /* rows of the phases from the next one on */
-    struct flw_json_writer out;
-    FILE *stack; /* the last printed stack, in `text` */
+    FILE *stack;                     /* the last printed stack, in `text` */
     char *text;
     size_t text_bytes;
 };
-
-#define NO_ID UINT64_MAX
-
-/* Two processes, because viewers show the counters of a process below its many slices. */
-enum {
-    SUMS,
-    BLOCKS
-};
-
-/* Begin an event and leave the arguments open. */
-static struct flw_json_writer *begin_event(struct chrome *chrome, const char *phase,
-                                           const char *name, uint64_t id, uint64_t row,
-                                           uint64_t time_ns)
-{
-    struct flw_json_writer *out = &chrome->out;
-    out->line = "";
-    flw_json_begin(out, NULL, '{');
-    flw_json_text(out, "ph", phase);
-    flw_json_text(out, "cat", "memory");
-    flw_json_text(out, "name", name);
-    FLW_JSON_NUMBERS(out, {"pid", id == NO_ID ? SUMS : BLOCKS}, {"tid", row});
-    if (id != NO_ID) { /* an id within the process, where viewers show the slice */
-        flw_json_begin(out, "id2", '{');
-        flw_json_key(out, "local");
-        fprintf(out->file, "\"0x%" PRIx64 "\"", id);
-        flw_json_end(out, '}');
-    }
-    flw_json_key(out, "ts");
-    fprintf(out->file, "%" PRIu64 ".%03" PRIu64, time_ns / 1000, time_ns % 1000);
-    flw_json_begin(out, "args", '{');
-    return out;
-}
-
-static void end_event(struct chrome *chrome)
-{
-    flw_json_end(&chrome->out, '}');
-    flw_json_end(&chrome->out, '}');
-}
 
 /* Choose the short names, or full names if owners share a short one: viewers identify counters by name alone. */
 static void name_owners(struct chrome *chrome)
@@ -274,41 +234,43 @@ static void name_owners(struct chrome *chrome)
 static void print_sum(struct chrome *chrome, const char *phase, const char *name, uint64_t time_ns,
                       uint64_t bytes)
 {
-    flw_json_number(begin_event(chrome, phase, name, NO_ID, 0, time_ns), "bytes", bytes);
-    end_event(chrome);
+    flw_json_number(
+        flw_chrome_begin_event(&chrome->events, phase, name, FLW_CHROME_NO_ID, 0, time_ns), "bytes",
+        bytes);
+    flw_chrome_end_event(&chrome->events);
 }
 
 static void begin_slice(struct chrome *chrome, uint32_t block, uint64_t time_ns)
 {
     uint32_t owner = chrome->owners[block];
-    uint64_t bytes = chrome->trace->blocks[block].size_bytes;
-    struct flw_json_writer *out = begin_event(chrome, "b", chrome->names[owner], block, 0, time_ns);
+    uint64_t bytes = chrome->analysis->trace->blocks[block].size_bytes;
+    struct flw_json_writer *out =
+        flw_chrome_begin_event(&chrome->events, "b", chrome->names[owner], block, 0, time_ns);
     flw_json_number(out, "bytes", bytes);
     flw_json_text(out, "owner", flw_owners_name(chrome->analysis->owners, owner));
     if (chrome->stacks[block] != 0) {
         rewind(chrome->stack);
-        print_stack(&chrome->trace->stacks, chrome->stacks[block], chrome->stack);
+        print_stack(&chrome->analysis->trace->stacks, chrome->stacks[block], chrome->stack);
         if (fflush(chrome->stack) != 0) {
             flw_host_refuse(1, chrome->text_bytes);
         }
         flw_json_bytes(out, "stack", chrome->text, chrome->text_bytes);
     }
-    end_event(chrome);
+    flw_chrome_end_event(&chrome->events);
     chrome->live_bytes[owner] += bytes;
 }
 
 static void end_slice(struct chrome *chrome, uint32_t block, uint64_t time_ns)
 {
     uint32_t owner = chrome->owners[block];
-    (void)begin_event(chrome, "e", chrome->names[owner], block, 0, time_ns);
-    end_event(chrome);
-    chrome->live_bytes[owner] -= chrome->trace->blocks[block].size_bytes;
+    flw_chrome_begin_event(&chrome->events, "e", chrome->names[owner], block, 0, time_ns);
+    flw_chrome_end_event(&chrome->events);
+    chrome->live_bytes[owner] -= chrome->analysis->trace->blocks[block].size_bytes;
 }
 
 static void print_event(struct chrome *chrome, const struct flw_trace_event *event,
                         const struct flw_trace_detail *detail, uint64_t time_ns)
 {
-    bool is_begin = event->op == FLW_TRACE_PHASE_BEGIN;
     bool is_block = event->op == FLW_TRACE_ALLOC || event->op == FLW_TRACE_FREE;
     if (is_block && event->size_bytes != 0) {
         uint32_t owner = chrome->owners[event->block];
@@ -316,19 +278,14 @@ static void print_event(struct chrome *chrome, const struct flw_trace_event *eve
         print_sum(chrome, "C", chrome->names[owner], time_ns, chrome->live_bytes[owner]);
     } else if (event->op == FLW_TRACE_OOM) {
         print_sum(chrome, "i", "out of memory", time_ns, event->size_bytes);
-    } else if (is_begin || event->op == FLW_TRACE_PHASE_END) {
-        uint32_t row = *chrome->rows++;
-        if (row != FLW_PHASES_NO_ROW) {
-            (void)begin_event(chrome, is_begin ? "B" : "E", flw_trace_name(chrome->trace, detail),
-                              NO_ID, row, time_ns);
-            end_event(chrome);
-        }
+    } else if (event->op == FLW_TRACE_PHASE_BEGIN || event->op == FLW_TRACE_PHASE_END) {
+        flw_chrome_print_phase(&chrome->events, event, detail, time_ns);
     }
 }
 
 static void print_events(struct chrome *chrome)
 {
-    const struct flw_trace *trace = chrome->trace;
+    const struct flw_trace *trace = chrome->analysis->trace;
     struct flw_trace_walk walk = {0};
     for (size_t i = 0; i < trace->initial_count; i++) {
         if (trace->blocks[i].size_bytes != 0) {
@@ -350,36 +307,36 @@ static void print_events(struct chrome *chrome)
 void flw_print_chrome(const struct flw_analysis *analysis, enum flw_analysis_moment moment,
                       FILE *out)
 {
-    struct chrome chrome = {.analysis = analysis,
-                            .trace = analysis->trace,
-                            .out = {.file = out, .is_utf8 = true},
+    struct chrome chrome = {.events = {.trace = analysis->trace,
+                                       .out = {.file = out, .is_utf8 = true},
+                                       .category = "memory"},
+                            .analysis = analysis,
                             .owners = analysis->owners->of_block,
                             .stacks = analysis->owners->stack_of_block};
-    struct flw_phase_rows rows;
+    struct flw_json_writer *json = &chrome.events.out;
     char blocks[sizeof analysis->title + sizeof ": blocks"];
     (void)moment;
     chrome.stack = open_memstream(&chrome.text, &chrome.text_bytes);
-    if (!flw_phases_find_rows(analysis->trace, &rows) || chrome.stack == NULL) {
+    if (!flw_phases_find_rows(analysis->trace, &chrome.events.rows) || chrome.stack == NULL) {
         flw_host_refuse(1, BUFSIZ);
     }
-    chrome.rows = rows.of_event;
     name_owners(&chrome);
     chrome.live_bytes = flw_host_alloc(analysis->owners->count, sizeof *chrome.live_bytes);
-    flw_json_begin(&chrome.out, NULL, '{');
-    flw_json_text(&chrome.out, "displayTimeUnit", "ms");
-    flw_json_begin(&chrome.out, "otherData", '{');
-    flw_json_text(&chrome.out, "source", analysis->title);
-    flw_json_text(&chrome.out, "whose", analysis->owner_rule);
-    flw_json_end(&chrome.out, '}');
-    flw_json_begin(&chrome.out, "traceEvents", '[');
-    flw_chrome_print_names(&chrome.out, analysis->title, "phases", rows.count);
+    flw_json_begin(json, NULL, '{');
+    flw_json_text(json, "displayTimeUnit", "ms");
+    flw_json_begin(json, "otherData", '{');
+    flw_json_text(json, "source", analysis->title);
+    flw_json_text(json, "whose", analysis->owner_rule);
+    flw_json_end(json, '}');
+    flw_json_begin(json, "traceEvents", '[');
+    flw_chrome_print_names(&chrome.events, analysis->title, "phases");
     snprintf(blocks, sizeof blocks, "%s: blocks", analysis->title);
-    flw_chrome_print_name(&chrome.out, "process_name", BLOCKS, 0, blocks);
+    flw_chrome_print_name(json, "process_name", 1, 0, blocks);
     print_events(&chrome);
     fputs("\n]}\n", out);
     fclose(chrome.stack);
     free(chrome.text);
-    free(rows.of_event);
+    free(chrome.events.rows.of_event);
     flw_host_free(chrome.names);
     flw_host_free(chrome.live_bytes);
 }
