@@ -18,50 +18,29 @@
     X(cuArrayGetSparseProperties, 11010, 0) \
     X(cuCtxAttach, 2000, 0) \
     X(cuCtxCreate, 2000, 3020) \
-    X(cuCtxCreate_v3, 11040, 12050) \
     X(cuCtxDetach, 2000, 0) \
-    X(cuCtxGetApiVersion, 3020, 0) \
-    X(cuCtxGetCacheConfig, 3020, 0) \
     X(cuCtxGetExecAffinity, 11040, 0) \
-    X(cuCtxGetFlags, 7000, 0) \
-    X(cuCtxGetLimit, 3010, 0) \
     X(cuCtxGetSharedMemConfig, 4020, 0) \
     X(cuCtxPopCurrent, 2000, 4000) \
     X(cuCtxPushCurrent, 2000, 4000) \
-    X(cuCtxResetPersistingL2Cache, 11000, 0) \
-    X(cuCtxSetCacheConfig, 3020, 0) \
-    X(cuCtxSetLimit, 3010, 0) \
     X(cuCtxSetSharedMemConfig, 4020, 0) \
     X(cuDestroyExternalMemory, 10000, 0) \
     X(cuDestroyExternalSemaphore, 10000, 0) \
     X(cuDeviceComputeCapability, 2000, 0) \
-    X(cuDeviceGetByPCIBusId, 4010, 0) \
     X(cuDeviceGetExecAffinitySupport, 11040, 0) \
     X(cuDeviceGetGraphMemAttribute, 11040, 0) \
     X(cuDeviceGetLuid, 10000, 0) \
     X(cuDeviceGetNvSciSyncAttributes, 10020, 0) \
-    X(cuDeviceGetP2PAttribute, 8000, 0) \
-    X(cuDeviceGetPCIBusId, 4010, 0) \
     X(cuDeviceGetProperties, 2000, 0) \
     X(cuDeviceGetTexture1DLinearMaxWidth, 11010, 0) \
-    X(cuDeviceGetUuid, 9020, 11040) \
     X(cuDeviceGraphMemTrim, 11040, 0) \
-    X(cuDevicePrimaryCtxSetFlags, 7000, 11000) \
-    X(cuDevicePrimaryCtxSetFlags_v2, 11000, 0) \
     X(cuDeviceSetGraphMemAttribute, 11040, 0) \
     X(cuDeviceTotalMem, 2000, 3020) \
     X(cuEventDestroy, 2000, 4000) \
-    X(cuEventElapsedTime, 2000, 12080) \
-    X(cuEventRecordWithFlags, 11010, 0) \
-    X(cuEventRecordWithFlags_ptsz, 11010, 0) \
     X(cuExternalMemoryGetMappedBuffer, 10000, 0) \
     X(cuExternalMemoryGetMappedMipmappedArray, 10000, 0) \
     X(cuFlushGPUDirectRDMAWrites, 11030, 0) \
-    X(cuFuncGetAttribute, 2020, 0) \
-    X(cuFuncGetModule, 11000, 0) \
-    X(cuFuncSetAttribute, 9000, 0) \
     X(cuFuncSetBlockShape, 2000, 0) \
-    X(cuFuncSetCacheConfig, 3000, 0) \
     X(cuFuncSetSharedMemConfig, 4020, 0) \
     X(cuFuncSetSharedSize, 2000, 0) \
     X(cuGetExportTable, 3000, 0) \
@@ -84,7 +63,6 @@
     X(cuGraphBatchMemOpNodeSetParams, 11070, 0) \
     X(cuGraphChildGraphNodeGetGraph, 10000, 0) \
     X(cuGraphClone, 10000, 0) \
-    X(cuGraphCreate, 10000, 0) \
     X(cuGraphDebugDotPrint, 11030, 0) \
     X(cuGraphDestroyNode, 10000, 0) \
     X(cuGraphEventRecordNodeGetEvent, 11010, 0) \
@@ -114,10 +92,6 @@
     X(cuGraphGetRootNodes, 10000, 0) \
     X(cuGraphHostNodeGetParams, 10000, 0) \
     X(cuGraphHostNodeSetParams, 10000, 0) \
-    X(cuGraphInstantiate, 10000, 11000) \
-    X(cuGraphInstantiateWithParams, 12000, 0) \
-    X(cuGraphInstantiateWithParams_ptsz, 12000, 0) \
-    X(cuGraphInstantiate_v2, 11000, 0) \
     X(cuGraphKernelNodeCopyAttributes, 11000, 0) \
     X(cuGraphKernelNodeGetAttribute, 11000, 0) \
     X(cuGraphKernelNodeGetParams, 10000, 12000) \
@@ -140,8 +114,6 @@
     X(cuGraphReleaseUserObject, 11030, 0) \
     X(cuGraphRemoveDependencies, 10000, 12030) \
     X(cuGraphRetainUserObject, 11030, 0) \
-    X(cuGraphUpload, 11010, 0) \
-    X(cuGraphUpload_ptsz, 11010, 0) \
     X(cuGraphicsMapResources, 3000, 0) \
     X(cuGraphicsMapResources_ptsz, 7000, 0) \
     X(cuGraphicsResourceGetMappedMipmappedArray, 5000, 0) \
@@ -160,22 +132,11 @@
     X(cuIpcOpenEventHandle, 4010, 0) \
     X(cuIpcOpenMemHandle, 4010, 11000) \
     X(cuIpcOpenMemHandle_v2, 11000, 0) \
-    X(cuKernelGetAttribute, 12000, 0) \
-    X(cuKernelGetFunction, 12000, 0) \
-    X(cuKernelSetAttribute, 12000, 0) \
-    X(cuKernelSetCacheConfig, 12000, 0) \
     X(cuLaunch, 2000, 0) \
     X(cuLaunchCooperativeKernelMultiDevice, 9000, 0) \
     X(cuLaunchGrid, 2000, 0) \
     X(cuLaunchGridAsync, 2000, 0) \
-    X(cuLibraryGetGlobal, 12000, 0) \
-    X(cuLibraryGetKernel, 12000, 0) \
-    X(cuLibraryGetManaged, 12000, 0) \
-    X(cuLibraryGetModule, 12000, 0) \
     X(cuLibraryGetUnifiedFunction, 12000, 0) \
-    X(cuLibraryLoadData, 12000, 0) \
-    X(cuLibraryLoadFromFile, 12000, 0) \
-    X(cuLibraryUnload, 12000, 0) \
     X(cuLinkAddData, 5050, 6050) \
     X(cuLinkAddData_v2, 6050, 0) \
     X(cuLinkAddFile, 5050, 6050) \
@@ -184,7 +145,6 @@
     X(cuLinkCreate, 5050, 6050) \
     X(cuLinkCreate_v2, 6050, 0) \
     X(cuLinkDestroy, 5050, 0) \
-    X(cuMemAdvise, 8000, 12020) \
     X(cuMemAlloc, 2000, 3020) \
     X(cuMemAllocHost, 2000, 3020) \
     X(cuMemAllocPitch, 2000, 3020) \
@@ -192,43 +152,24 @@
     X(cuMemGetAddressRange, 2000, 3020) \
     X(cuMemGetInfo, 2000, 3020) \
     X(cuMemHostGetDevicePointer, 2020, 3020) \
-    X(cuMemHostGetDevicePointer_v2, 3020, 0) \
-    X(cuMemHostGetFlags, 2030, 0) \
     X(cuMemHostRegister, 4000, 6050) \
     X(cuMemMapArrayAsync, 11010, 0) \
     X(cuMemMapArrayAsync_ptsz, 11010, 0) \
     X(cuMemPoolExportPointer, 11020, 0) \
     X(cuMemPoolExportToShareableHandle, 11020, 0) \
-    X(cuMemPoolGetAccess, 11020, 0) \
     X(cuMemPoolImportFromShareableHandle, 11020, 0) \
     X(cuMemPoolImportPointer, 11020, 0) \
-    X(cuMemPoolSetAccess, 11020, 0) \
-    X(cuMemPrefetchAsync, 8000, 12020) \
-    X(cuMemPrefetchAsync_ptsz, 8000, 12020) \
     X(cuMemRangeGetAttribute, 8000, 0) \
     X(cuMemRangeGetAttributes, 8000, 0) \
-    X(cuMemcpy, 4000, 0) \
     X(cuMemcpy2D, 2000, 3020) \
     X(cuMemcpy2DAsync, 2000, 3020) \
-    X(cuMemcpy2DAsync_v2, 3020, 0) \
-    X(cuMemcpy2DAsync_v2_ptsz, 7000, 0) \
     X(cuMemcpy2DUnaligned, 2000, 3020) \
-    X(cuMemcpy2DUnaligned_v2, 3020, 0) \
-    X(cuMemcpy2DUnaligned_v2_ptds, 7000, 0) \
-    X(cuMemcpy2D_v2, 3020, 0) \
-    X(cuMemcpy2D_v2_ptds, 7000, 0) \
     X(cuMemcpy3D, 2000, 3020) \
     X(cuMemcpy3DAsync, 2000, 3020) \
-    X(cuMemcpy3DAsync_v2, 3020, 0) \
-    X(cuMemcpy3DAsync_v2_ptsz, 7000, 0) \
     X(cuMemcpy3DPeer, 4000, 0) \
     X(cuMemcpy3DPeerAsync, 4000, 0) \
     X(cuMemcpy3DPeerAsync_ptsz, 7000, 0) \
     X(cuMemcpy3DPeer_ptds, 7000, 0) \
-    X(cuMemcpy3D_v2, 3020, 0) \
-    X(cuMemcpy3D_v2_ptds, 7000, 0) \
-    X(cuMemcpyAsync, 4000, 0) \
-    X(cuMemcpyAsync_ptsz, 7000, 0) \
     X(cuMemcpyAtoA, 2000, 3020) \
     X(cuMemcpyAtoA_v2, 3020, 0) \
     X(cuMemcpyAtoA_v2_ptds, 7000, 0) \
@@ -246,8 +187,6 @@
     X(cuMemcpyDtoA_v2_ptds, 7000, 0) \
     X(cuMemcpyDtoD, 2000, 3020) \
     X(cuMemcpyDtoDAsync, 3000, 3020) \
-    X(cuMemcpyDtoD_v2, 3020, 0) \
-    X(cuMemcpyDtoD_v2_ptds, 7000, 0) \
     X(cuMemcpyDtoH, 2000, 3020) \
     X(cuMemcpyDtoHAsync, 2000, 3020) \
     X(cuMemcpyHtoA, 2000, 3020) \
@@ -258,11 +197,6 @@
     X(cuMemcpyHtoA_v2_ptds, 7000, 0) \
     X(cuMemcpyHtoD, 2000, 3020) \
     X(cuMemcpyHtoDAsync, 2000, 3020) \
-    X(cuMemcpyPeer, 4000, 0) \
-    X(cuMemcpyPeerAsync, 4000, 0) \
-    X(cuMemcpyPeerAsync_ptsz, 7000, 0) \
-    X(cuMemcpyPeer_ptds, 7000, 0) \
-    X(cuMemcpy_ptds, 7000, 0) \
     X(cuMemsetD16, 2000, 3020) \
     X(cuMemsetD2D16, 2000, 3020) \
     X(cuMemsetD2D32, 2000, 3020) \
@@ -275,19 +209,9 @@
     X(cuMipmappedArrayGetMemoryRequirements, 11060, 0) \
     X(cuMipmappedArrayGetSparseProperties, 11010, 0) \
     X(cuModuleGetGlobal, 2000, 3020) \
-    X(cuModuleGetGlobal_v2, 3020, 0) \
-    X(cuModuleGetLoadingMode, 11070, 0) \
     X(cuModuleGetSurfRef, 3000, 0) \
     X(cuModuleGetTexRef, 2000, 0) \
-    X(cuModuleLoad, 2000, 0) \
-    X(cuModuleLoadDataEx, 2010, 0) \
-    X(cuModuleLoadFatBinary, 2000, 0) \
-    X(cuOccupancyAvailableDynamicSMemPerBlock, 10020, 0) \
-    X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, 0) \
-    X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000, 0) \
     X(cuOccupancyMaxActiveClusters, 11070, 0) \
-    X(cuOccupancyMaxPotentialBlockSize, 6050, 0) \
-    X(cuOccupancyMaxPotentialBlockSizeWithFlags, 7000, 0) \
     X(cuOccupancyMaxPotentialClusterSize, 11070, 0) \
     X(cuParamSetSize, 2000, 0) \
     X(cuParamSetTexRef, 2000, 0) \
@@ -295,14 +219,8 @@
     X(cuParamSeti, 2000, 0) \
     X(cuParamSetv, 2000, 0) \
     X(cuProfilerInitialize, 4000, 0) \
-    X(cuProfilerStart, 4000, 0) \
-    X(cuProfilerStop, 4000, 0) \
     X(cuSignalExternalSemaphoresAsync, 10000, 0) \
     X(cuSignalExternalSemaphoresAsync_ptsz, 10000, 0) \
-    X(cuStreamAddCallback, 5000, 0) \
-    X(cuStreamAddCallback_ptsz, 7000, 0) \
-    X(cuStreamAttachMemAsync, 6000, 0) \
-    X(cuStreamAttachMemAsync_ptsz, 7000, 0) \
     X(cuStreamBatchMemOp, 8000, 11070) \
     X(cuStreamBatchMemOp_ptsz, 8000, 11070) \
     X(cuStreamBatchMemOp_v2, 11070, 0) \
@@ -311,12 +229,6 @@
     X(cuStreamCopyAttributes_ptsz, 11000, 0) \
     X(cuStreamGetAttribute, 11000, 0) \
     X(cuStreamGetAttribute_ptsz, 11000, 0) \
-    X(cuStreamGetCaptureInfo, 10010, 11030) \
-    X(cuStreamGetCaptureInfo_ptsz, 10010, 11030) \
-    X(cuStreamGetFlags, 5050, 0) \
-    X(cuStreamGetFlags_ptsz, 7000, 0) \
-    X(cuStreamGetPriority, 5050, 0) \
-    X(cuStreamGetPriority_ptsz, 7000, 0) \
     X(cuStreamSetAttribute, 11000, 0) \
     X(cuStreamSetAttribute_ptsz, 11000, 0) \
     X(cuStreamUpdateCaptureDependencies, 11030, 12030) \
@@ -398,17 +310,11 @@
     X(cuCoredumpGetAttributeGlobal, 12010, 0) \
     X(cuCoredumpSetAttribute, 12010, 0) \
     X(cuCoredumpSetAttributeGlobal, 12010, 0) \
-    X(cuCtxGetDevResource, 12040, 0) \
-    X(cuCtxGetDevice_v2, 13000, 0) \
-    X(cuCtxSetFlags, 12010, 0) \
     X(cuDevSmResourceSplitByCount, 12040, 0) \
     X(cuDeviceGetHostAtomicCapabilities, 13000, 0) \
     X(cuDeviceGetP2PAtomicCapabilities, 13000, 0) \
     X(cuDeviceRegisterAsyncNotification, 12040, 0) \
     X(cuDeviceUnregisterAsyncNotification, 12040, 0) \
-    X(cuEventElapsedTime_v2, 12080, 0) \
-    X(cuFuncIsLoaded, 12040, 0) \
-    X(cuFuncLoad, 12040, 0) \
     X(cuGraphAddDependencies_v2, 12030, 0) \
     X(cuGraphAddNode, 12020, 12030) \
     X(cuGraphAddNode_v2, 12030, 0) \
@@ -419,13 +325,9 @@
     X(cuGraphNodeGetDependentNodes_v2, 12030, 0) \
     X(cuGraphNodeSetParams, 12020, 0) \
     X(cuGraphRemoveDependencies_v2, 12030, 0) \
-    X(cuGreenCtxGetDevResource, 12040, 0) \
     X(cuGreenCtxGetId, 12090, 0) \
     X(cuGreenCtxRecordEvent, 12040, 0) \
     X(cuGreenCtxWaitEvent, 12040, 0) \
-    X(cuKernelGetLibrary, 12050, 0) \
-    X(cuKernelGetName, 12030, 0) \
-    X(cuKernelGetParamInfo, 12040, 0) \
     X(cuLibraryEnumerateKernels, 12040, 0) \
     X(cuLibraryGetKernelCount, 12040, 0) \
     X(cuLogsCurrent, 12090, 0) \
@@ -433,20 +335,14 @@
     X(cuLogsDumpToMemory, 12090, 0) \
     X(cuLogsRegisterCallback, 12090, 0) \
     X(cuLogsUnregisterCallback, 12090, 0) \
-    X(cuMemAdvise_v2, 12020, 0) \
     X(cuMemBatchDecompressAsync, 12060, 0) \
     X(cuMemBatchDecompressAsync_ptsz, 12060, 0) \
     X(cuMemDiscardAndPrefetchBatchAsync, 13000, 0) \
     X(cuMemDiscardAndPrefetchBatchAsync_ptsz, 13000, 0) \
     X(cuMemDiscardBatchAsync, 13000, 0) \
     X(cuMemDiscardBatchAsync_ptsz, 13000, 0) \
-    X(cuMemGetDefaultMemPool, 13000, 0) \
-    X(cuMemGetMemPool, 13000, 0) \
-    X(cuMemPrefetchAsync_v2, 12020, 0) \
-    X(cuMemPrefetchAsync_v2_ptsz, 12020, 0) \
     X(cuMemPrefetchBatchAsync, 13000, 0) \
     X(cuMemPrefetchBatchAsync_ptsz, 13000, 0) \
-    X(cuMemSetMemPool, 13000, 0) \
     X(cuMemcpy3DBatchAsync, 12080, 13000) \
     X(cuMemcpy3DBatchAsync_ptsz, 12080, 13000) \
     X(cuMemcpy3DBatchAsync_v2, 13000, 0) \
@@ -465,11 +361,6 @@
     X(cuMulticastUnbind, 12010, 0) \
     X(cuStreamBeginCaptureToGraph, 12030, 0) \
     X(cuStreamBeginCaptureToGraph_ptsz, 12030, 0) \
-    X(cuStreamGetCaptureInfo_v3, 12030, 0) \
-    X(cuStreamGetCaptureInfo_v3_ptsz, 12030, 0) \
-    X(cuStreamGetCtx_v2_ptsz, 12050, 0) \
-    X(cuStreamGetDevice, 12080, 0) \
-    X(cuStreamGetDevice_ptsz, 12080, 0) \
     X(cuStreamUpdateCaptureDependencies_v2, 12030, 0) \
     X(cuStreamUpdateCaptureDependencies_v2_ptsz, 12030, 0) \
     X(cuTensorMapEncodeIm2colWide, 12080, 0)

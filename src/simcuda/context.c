@@ -14,6 +14,15 @@
 #include "simcuda/order.h"
 #include "simcuda/storage.h"
 
+/* Limits without an effect here, except that they are remembered. */
+static const size_t default_limits[FLW_LIMIT_COUNT] = {
+    [CU_LIMIT_STACK_SIZE] = 1024,
+    [CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20,
+    [CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20,
+    [CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048,
+    [CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64,
+};
+
 static struct flw_context *make_context(struct flw_device *device, bool is_primary, unsigned flags)
 {
     struct flw_context *context = flw_host_get(sizeof *context);
@@ -22,6 +31,7 @@ static struct flw_context *make_context(struct flw_device *device, bool is_prima
     context->is_alive = true;
     context->is_primary = is_primary;
     context->flags = flags;
+    memcpy(context->limit, default_limits, sizeof context->limit);
     context->handle = (CUcontext)(uintptr_t)flw_table_add(&flw_world.context_table, context);
     context->legacy = flw_stream_make(context, FLW_STREAM_LEGACY);
     context->next = flw_world.contexts;
@@ -172,6 +182,24 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, in
     return CUDA_SUCCESS;
 }
 
+/* The scheduling flags are 0, 1, 2 and 4; the others are single bits. */
+static bool are_context_flags(unsigned flags)
+{
+    unsigned schedule = flags & 7;
+    return flags <= 0xff && (schedule & (schedule - 1)) == 0;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
+{
+    FLW_CALL_ON_DEVICE(cuDevicePrimaryCtxGetState, FLW_CALL_PLAIN, device);
+    FLW_REFUSE_IF(!are_context_flags(flags), CUDA_ERROR_INVALID_VALUE);
+    call.device->primary_flags = flags;
+    if (call.device->primary != NULL) {
+        call.device->primary->flags = flags;
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
     FLW_CALL_ON_DEVICE(cuDevicePrimaryCtxReset_v2, FLW_CALL_PLAIN, device);
@@ -313,6 +341,97 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
     return result;
 }
 
+FLW_SIM_NEWER(cuCtxGetDevice_v2, (CUdevice * device, CUcontext handle))
+{
+    if (handle == NULL) {
+        return cuCtxGetDevice(device);
+    }
+    FLW_CALL(cuCtxGetDevice, FLW_CALL_PLAIN);
+    struct flw_context *context = flw_context_find(handle);
+    FLW_REFUSE_IF(device == NULL, CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(context == NULL, CUDA_ERROR_INVALID_CONTEXT);
+    *device = context->device->ordinal;
+    return CUDA_SUCCESS;
+}
+
+/* ---- settings of a context */
+
+/* "If ctx is NULL, returns the API version used to create the currently bound context." */
+CUresult CUDAAPI cuCtxGetApiVersion(CUcontext handle, unsigned *version)
+{
+    FLW_CALL(cuCtxGetDevice, FLW_CALL_PLAIN);
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    struct flw_context *found =
+        handle == NULL ? flw_context_current(call.thread, &result) : flw_context_find(handle);
+    FLW_REFUSE_IF(version == NULL, CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(found == NULL, result);
+    *version = 3020;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetFlags(unsigned *flags)
+{
+    FLW_CALL(cuCtxGetDevice, FLW_CALL_CONTEXT);
+    FLW_REFUSE_IF(flags == NULL, CUDA_ERROR_INVALID_VALUE);
+    *flags = call.context->flags;
+    return CUDA_SUCCESS;
+}
+
+FLW_SIM_NEWER(cuCtxSetFlags, (unsigned flags))
+{
+    FLW_CALL(cuCtxGetDevice, FLW_CALL_CONTEXT);
+    FLW_REFUSE_IF(!are_context_flags(flags), CUDA_ERROR_INVALID_VALUE);
+    call.context->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+static CUresult enter_limit(CUlimit limit)
+{
+    FLW_REFUSE_IF((unsigned)limit >= FLW_LIMIT_COUNT, CUDA_ERROR_INVALID_VALUE);
+    /* "This limit is only applicable to devices of compute capability < 9.0." */
+    return limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetLimit(size_t *value, CUlimit limit)
+{
+    FLW_CALL(cuCtxGetDevice, FLW_CALL_CONTEXT);
+    FLW_REFUSE_IF(value == NULL, CUDA_ERROR_INVALID_VALUE);
+    FLW_TRY(enter_limit(limit));
+    *value = call.context->limit[limit];
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
+{
+    FLW_CALL(cuCtxGetDevice, FLW_CALL_CONTEXT);
+    FLW_TRY(enter_limit(limit));
+    call.context->limit[limit] = value;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache *config)
+{
+    FLW_CALL(cuCtxGetDevice, FLW_CALL_CONTEXT);
+    FLW_REFUSE_IF(config == NULL, CUDA_ERROR_INVALID_VALUE);
+    *config = call.context->cache_config;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config)
+{
+    FLW_CALL(cuCtxGetDevice, FLW_CALL_CONTEXT);
+    FLW_REFUSE_IF((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE);
+    call.context->cache_config = config;
+    return CUDA_SUCCESS;
+}
+
+/* There is no cache: nothing persists. */
+CUresult CUDAAPI cuCtxResetPersistingL2Cache(void)
+{
+    FLW_CALL(cuCtxGetDevice, FLW_CALL_CONTEXT);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id)
 {
     FLW_CALL(cuCtxGetId, FLW_CALL_IDS);
@@ -366,8 +485,7 @@ FLW_SIM_NEWER(cuCtxSynchronize_v2, (CUcontext handle))
  * returns CUDA_ERROR_CONTEXT_IS_DESTROYED. */
 
 #define GREEN_TAG    8ull /* a green handle is the context's plus this: no context has this value */
-#define SM_COUNT     132u
-#define SM_COUNT_AT  96 /* offset in a CUdevResource, behind the type and padding */
+#define SM_COUNT_AT  96   /* offset in a CUdevResource, behind the type and padding */
 #define RESOURCE_END 144
 
 CUgreenCtx flw_context_green(const struct flw_context *context)
@@ -381,16 +499,40 @@ static struct flw_context *find_green(CUgreenCtx green)
     return context != NULL && context->main != NULL ? context : NULL;
 }
 
-FLW_SIM_NEWER(cuDeviceGetDevResource,
-              (CUdevice device, struct CUdevResource_st *resource, CUdevResourceType type))
+/* Every context has the whole device. */
+static CUresult get_resource(struct CUdevResource_st *resource, CUdevResourceType type)
 {
-    FLW_CALL_ON_DEVICE(cuCtxFromGreenCtx, FLW_CALL_SILENT, device);
     FLW_REFUSE_IF(resource == NULL || type != CU_DEV_RESOURCE_TYPE_SM, CUDA_ERROR_INVALID_VALUE);
-    unsigned count = SM_COUNT;
+    unsigned count = FLW_MULTIPROCESSORS;
     memset((void *)resource, 0, RESOURCE_END);
     memcpy((void *)resource, &type, sizeof type);
     memcpy((unsigned char *)resource + SM_COUNT_AT, &count, sizeof count);
     return CUDA_SUCCESS;
+}
+
+FLW_SIM_NEWER(cuDeviceGetDevResource,
+              (CUdevice device, struct CUdevResource_st *resource, CUdevResourceType type))
+{
+    FLW_CALL_ON_DEVICE(cuCtxFromGreenCtx, FLW_CALL_SILENT, device);
+    return get_resource(resource, type);
+}
+
+FLW_SIM_NEWER(cuCtxGetDevResource,
+              (CUcontext handle, struct CUdevResource_st *resource, CUdevResourceType type))
+{
+    FLW_CALL(cuCtxFromGreenCtx, FLW_CALL_SILENT);
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    struct flw_context *found =
+        handle == NULL ? flw_context_current(call.thread, &result) : flw_context_find(handle);
+    return found == NULL ? result : get_resource(resource, type);
+}
+
+FLW_SIM_NEWER(cuGreenCtxGetDevResource,
+              (CUgreenCtx green, struct CUdevResource_st *resource, CUdevResourceType type))
+{
+    FLW_CALL(cuCtxFromGreenCtx, FLW_CALL_SILENT);
+    FLW_REFUSE_IF(find_green(green) == NULL, CUDA_ERROR_INVALID_CONTEXT);
+    return get_resource(resource, type);
 }
 
 /* The result is the whole device, whatever the resources are. */

@@ -17,28 +17,7 @@
 
 static bool is_pinned(const void *pointer)
 {
-    struct flw_region *region = flw_region_find((uintptr_t)pointer);
-    return region != NULL && region->host != NULL;
-}
-
-static CUresult give_and_wait(struct flw_call *call, struct flw_stream *stream,
-                              struct flw_work *work, bool waits)
-{
-    struct flw_position position = {0};
-    struct flw_context *context = stream->context;
-    bool is_captured = stream->capture != NULL;
-    CUresult result = flw_order_submit(stream, work, &position);
-    if (result == CUDA_SUCCESS && waits && !is_captured) {
-        struct flw_order_clock clock = {0};
-        if (flw_check_is_on()) {
-            flw_clock_copy(&clock, &stream->clock);
-        }
-        flw_order_wait(call->thread, &position);
-        flw_clock_host_saw(&clock);
-        flw_clock_finish(&clock);
-        result = context->sticky;
-    }
-    return result;
+    return flw_storage_is_host((uintptr_t)pointer);
 }
 
 static CUresult copy_in(struct flw_call *call, struct flw_stream *stream, CUdeviceptr to,
@@ -63,7 +42,7 @@ static CUresult copy_in(struct flw_call *call, struct flw_stream *stream, CUdevi
         memcpy(work.staged, from, bytes);
         work.host_from = work.staged;
     }
-    CUresult result = give_and_wait(call, stream, &work, waits);
+    CUresult result = flw_order_give(call, stream, &work, waits);
     free(work.staged);
     return result;
 }
@@ -85,7 +64,7 @@ static CUresult copy_out(struct flw_call *call, struct flw_stream *stream, void 
                             .from = from,
                             .host_to = to,
                             .bytes = bytes};
-    return give_and_wait(call, stream, &work, waits || !pinned);
+    return flw_order_give(call, stream, &work, waits || !pinned);
 }
 
 CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
@@ -125,10 +104,24 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, 
     return copy_out(&call, call.stream, to, from, bytes, false);
 }
 
-CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                                      CUstream handle)
+/* "cuMemcpyPeer" needs no access of the stream's device to the other one's memory. */
+static size_t keep_reached(const struct flw_context *context, struct flw_sim_range *range,
+                           size_t count)
 {
-    FLW_CALL_ON_STREAM(cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT, handle);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct flw_region *region = flw_region_find(range[i].address);
+        if (region == NULL || region->context == NULL ||
+            flw_context_reaches(context, region->context)) {
+            range[kept++] = range[i];
+        }
+    }
+    return kept;
+}
+
+static CUresult copy_within(struct flw_call *call, struct flw_stream *stream, CUdeviceptr to,
+                            CUdeviceptr from, size_t bytes, bool waits, bool is_peer)
+{
     if (bytes == 0) {
         return CUDA_SUCCESS;
     }
@@ -139,9 +132,174 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t b
     struct flw_work work = {.kind = FLW_WORK_COPY,
                             .name = "copy on the device",
                             .ranges = range,
-                            .range_count = 2,
+                            .range_count = is_peer ? keep_reached(stream->context, range, 2) : 2,
                             .to = to,
                             .from = from,
                             .bytes = bytes};
-    return flw_order_submit(call.stream, &work, NULL);
+    return flw_order_give(call, stream, &work, waits);
+}
+
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                      CUstream handle)
+{
+    FLW_CALL_ON_STREAM(cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT, handle);
+    return copy_within(&call, call.stream, to, from, bytes, false, false);
+}
+
+/* ---- copies in the direction that the addresses give */
+
+/* An address that the driver does not know is pageable host memory. A copy between two of those
+ * follows the stream's work and is complete when the call returns. */
+static CUresult copy_any(struct flw_call *call, struct flw_stream *stream, CUdeviceptr to,
+                         CUdeviceptr from, size_t bytes, bool waits)
+{
+    bool to_known = flw_storage_is_known(to), from_known = flw_storage_is_known(from);
+    void *host_to = (void *)(uintptr_t)to;
+    const void *host_from = (const void *)(uintptr_t)from;
+    if (to_known && from_known) {
+        /* "For transfers from device memory to device memory, no host-side synchronization is
+         * performed." */
+        waits = waits && (is_pinned(host_to) || is_pinned(host_from));
+        return copy_within(call, stream, to, from, bytes, waits, false);
+    }
+    bool is_device = (to >= FLW_SPACE_BEGIN && to < FLW_SPACE_END && !to_known) ||
+                     (from >= FLW_SPACE_BEGIN && from < FLW_SPACE_END && !from_known);
+    FLW_REFUSE_IF(bytes != 0 && (is_device || to == 0 || from == 0), CUDA_ERROR_INVALID_VALUE);
+    if (to_known) {
+        return copy_in(call, stream, to, host_from, bytes, waits);
+    }
+    if (from_known) {
+        return copy_out(call, stream, host_to, from, bytes, waits);
+    }
+    struct flw_work nothing = {.kind = FLW_WORK_EMPTY, .name = "copy on the host"};
+    FLW_TRY(flw_order_give(call, stream, &nothing, true));
+    memmove(host_to, host_from, bytes);
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_linear(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle,
+                            bool waits)
+{
+    FLW_CALL_ON_STREAM(cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT, handle);
+    return copy_any(&call, call.stream, to, from, bytes, waits);
+}
+
+static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                          CUcontext from_context, size_t bytes, CUstream handle)
+{
+    FLW_CALL_ON_STREAM(cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT, handle);
+    FLW_REFUSE_IF(flw_context_find(to_context) == NULL || flw_context_find(from_context) == NULL,
+                  CUDA_ERROR_INVALID_CONTEXT);
+    return copy_within(&call, call.stream, to, from, bytes, false, true);
+}
+
+/* One side of a box: rows of `pitch` bytes, planes of `height` rows. */
+struct side {
+    CUdeviceptr at;
+    size_t pitch, height;
+};
+
+static CUresult find_side(struct side *side, CUmemorytype type, const void *host,
+                          CUdeviceptr device, size_t width)
+{
+    FLW_REFUSE_IF(type == CU_MEMORYTYPE_ARRAY, CUDA_ERROR_NOT_SUPPORTED); /* no array exists */
+    FLW_REFUSE_IF(type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_DEVICE &&
+                      type != CU_MEMORYTYPE_UNIFIED,
+                  CUDA_ERROR_INVALID_VALUE);
+    side->at = type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : device;
+    side->pitch = side->pitch == 0 ? width : side->pitch;
+    FLW_REFUSE_IF(side->pitch < width, CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_box(const CUDA_MEMCPY3D *box, CUstream handle, bool waits)
+{
+    FLW_CALL_ON_STREAM(cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT, handle);
+    FLW_REFUSE_IF(box == NULL, CUDA_ERROR_INVALID_VALUE);
+    struct side to = {.pitch = box->dstPitch, .height = box->dstHeight},
+                from = {.pitch = box->srcPitch, .height = box->srcHeight};
+    FLW_TRY(find_side(&to, box->dstMemoryType, box->dstHost, box->dstDevice, box->WidthInBytes));
+    FLW_TRY(find_side(&from, box->srcMemoryType, box->srcHost, box->srcDevice, box->WidthInBytes));
+    FLW_REFUSE_IF(box->Depth > 1 && (to.height < box->Height || from.height < box->Height),
+                  CUDA_ERROR_INVALID_VALUE);
+    to.at += box->dstXInBytes + (box->dstY + box->dstZ * to.height) * to.pitch;
+    from.at += box->srcXInBytes + (box->srcY + box->srcZ * from.height) * from.pitch;
+    bool is_dense = to.pitch == box->WidthInBytes && from.pitch == box->WidthInBytes;
+    size_t rows = is_dense ? 1 : box->Height, bytes = box->WidthInBytes * box->Height / rows;
+    for (size_t i = 0; box->Height != 0 && i < box->Depth * rows; i++) {
+        size_t plane = i / rows, row = i % rows;
+        FLW_TRY(copy_any(&call, call.stream, to.at + (plane * to.height + row) * to.pitch,
+                         from.at + (plane * from.height + row) * from.pitch, bytes, waits));
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_rectangle(const CUDA_MEMCPY2D *area, CUstream handle, bool waits)
+{
+    FLW_REFUSE_IF(area == NULL, CUDA_ERROR_INVALID_VALUE);
+    CUDA_MEMCPY3D box = {.srcXInBytes = area->srcXInBytes,
+                         .srcY = area->srcY,
+                         .srcMemoryType = area->srcMemoryType,
+                         .srcHost = area->srcHost,
+                         .srcDevice = area->srcDevice,
+                         .srcPitch = area->srcPitch,
+                         .dstXInBytes = area->dstXInBytes,
+                         .dstY = area->dstY,
+                         .dstMemoryType = area->dstMemoryType,
+                         .dstHost = area->dstHost,
+                         .dstDevice = area->dstDevice,
+                         .dstPitch = area->dstPitch,
+                         .WidthInBytes = area->WidthInBytes,
+                         .Height = area->Height,
+                         .Depth = 1};
+    return copy_box(&box, handle, waits);
+}
+
+/* ---- their entry points: both forms of a plain one, both of an asynchronous one */
+
+#define NOW(symbol, twin, parameters, ...)      \
+    CUresult CUDAAPI symbol parameters          \
+    {                                           \
+        CUstream stream = CU_STREAM_LEGACY;     \
+        return __VA_ARGS__;                     \
+    }                                           \
+    CUresult CUDAAPI twin parameters            \
+    {                                           \
+        CUstream stream = CU_STREAM_PER_THREAD; \
+        return __VA_ARGS__;                     \
+    }
+#define LINEAR (CUdeviceptr to, CUdeviceptr from, size_t bytes)
+#define PEER \
+    (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)
+#define RECTANGLE (const struct CUDA_MEMCPY2D_st *area)
+#define BOX       (const struct CUDA_MEMCPY3D_st *box)
+
+NOW(cuMemcpy, cuMemcpy_ptds, LINEAR, copy_linear(to, from, bytes, stream, true))
+NOW(cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds, LINEAR, copy_linear(to, from, bytes, stream, true))
+NOW(cuMemcpyPeer, cuMemcpyPeer_ptds, PEER,
+    copy_peer(to, to_context, from, from_context, bytes, stream))
+NOW(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, RECTANGLE, copy_rectangle(area, stream, true))
+NOW(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, RECTANGLE,
+    copy_rectangle(area, stream, true))
+NOW(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, BOX, copy_box(box, stream, true))
+
+CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return copy_linear(to, from, bytes, stream, false);
+}
+
+CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                                   CUcontext from_context, size_t bytes, CUstream stream)
+{
+    return copy_peer(to, to_context, from, from_context, bytes, stream);
+}
+
+CUresult CUDAAPI cuMemcpy2DAsync_v2(const struct CUDA_MEMCPY2D_st *area, CUstream stream)
+{
+    return copy_rectangle(area, stream, false);
+}
+
+CUresult CUDAAPI cuMemcpy3DAsync_v2(const struct CUDA_MEMCPY3D_st *box, CUstream stream)
+{
+    return copy_box(box, stream, false);
 }

@@ -40,6 +40,14 @@ unsigned flw_entry_find(const char *name)
     X(CUDA_ERROR_MAP_FAILED, "mapping of buffer object failed") \
     X(CUDA_ERROR_UNMAP_FAILED, "unmapping of buffer object failed") \
     X(CUDA_ERROR_ALREADY_MAPPED, "resource already mapped") \
+    X(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device") \
+    X(CUDA_ERROR_UNSUPPORTED_LIMIT, "limit is not supported on this architecture") \
+    X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "peer access is not supported between these two devices") \
+    X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "peer access is already enabled") \
+    X(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled") \
+    X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "part or all of the requested memory range is already mapped") \
+    X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "pointer does not correspond to a registered memory region") \
+    X(CUDA_ERROR_FILE_NOT_FOUND, "file not found") \
     X(CUDA_ERROR_NOT_MAPPED, "resource not mapped") \
     X(CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered") \
     X(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS") \

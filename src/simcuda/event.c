@@ -1,13 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: events: the recorded work, queries, waits on the host and on a stream, and the events and
- * waits of a whole context. Does not: run work. */
+ * waits of a whole context. Also order clocks: for each stream's slot, the last operation known to
+ * precede. Does not: run work. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "simcuda/check.h"
+#include "simcuda/forms.h"
 #include "simcuda/host.h"
 #include "simcuda/storage.h"
+
+/* ---- order clocks */
+
+static void widen(struct flw_order_clock *clock, uint32_t count)
+{
+    if (count > clock->count) {
+        clock->at = flw_host_resize(clock->at, count * sizeof *clock->at);
+        memset(clock->at + clock->count, 0, (count - clock->count) * sizeof *clock->at);
+        clock->count = count;
+    }
+}
+
+void flw_clock_join(struct flw_order_clock *clock, const struct flw_order_clock *other)
+{
+    widen(clock, other->count);
+    for (uint32_t i = 0; i < other->count; i++) {
+        if (clock->at[i] < other->at[i]) {
+            clock->at[i] = other->at[i];
+        }
+    }
+}
+
+void flw_clock_raise(struct flw_order_clock *clock, uint32_t slot, uint64_t sequence)
+{
+    widen(clock, slot + 1);
+    if (clock->at[slot] < sequence) {
+        clock->at[slot] = sequence;
+    }
+}
+
+void flw_clock_copy(struct flw_order_clock *clock, const struct flw_order_clock *other)
+{
+    widen(clock, other->count);
+    if (other->count > 0) {
+        memcpy(clock->at, other->at, other->count * sizeof *clock->at);
+    }
+    for (uint32_t i = other->count; i < clock->count; i++) {
+        clock->at[i] = 0;
+    }
+}
+
+void flw_clock_finish(struct flw_order_clock *clock)
+{
+    free(clock->at);
+    *clock = (struct flw_order_clock){0};
+}
+
+void flw_clock_host_saw(const struct flw_order_clock *clock)
+{
+    for (uint32_t i = 0; i < clock->count; i++) {
+        if (clock->at[i] > flw_clock_get(&flw_world.host_clock, i)) {
+            flw_clock_join(&flw_world.host_clock, clock);
+            flw_world.host_version++;
+            return;
+        }
+    }
+}
+
+void flw_clock_host_saw_position(const struct flw_position *position)
+{
+    if (position->sequence > flw_clock_get(&flw_world.host_clock, position->slot)) {
+        flw_clock_raise(&flw_world.host_clock, position->slot, position->sequence);
+        flw_world.host_version++;
+    }
+}
+
+/* ---- events */
 
 static struct flw_event *find(CUevent handle)
 {
@@ -50,6 +120,12 @@ static void clear(struct flw_event *event)
     event->done_ns = 0;
     event->capture_id = 0;
     event->capture_tip_count = 0;
+}
+
+static void note_time(struct flw_event *event)
+{
+    event->is_recorded = true;
+    event->recorded_at_ns = flw_world.modelled_host_ns;
 }
 
 static void add_position(struct flw_event *event, const struct flw_position *position)
@@ -108,6 +184,7 @@ static CUresult record(struct flw_stream *stream, struct flw_event *event)
     CUresult result = flw_order_submit(stream, &work, &position);
     if (result == CUDA_SUCCESS) {
         clear(event);
+        note_time(event);
         add_position(event, &position);
         if (flw_check_is_on()) {
             flw_clock_copy(&event->clock, &stream->clock);
@@ -121,6 +198,37 @@ CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle)
     FLW_CALL_ON_STREAM(cuEventRecord, FLW_CALL_CONTEXT, stream_handle);
     struct flw_event *event = find(handle);
     return event == NULL ? CUDA_ERROR_INVALID_HANDLE : record(call.stream, event);
+}
+
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned flags)
+{
+    FLW_CALL_ON_STREAM(cuEventRecord, FLW_CALL_CONTEXT, stream_handle);
+    struct flw_event *event = find(handle);
+    FLW_REFUSE_IF(event == NULL, CUDA_ERROR_INVALID_HANDLE);
+    FLW_REFUSE_IF(flags > 1, CUDA_ERROR_INVALID_VALUE);
+    /* CU_EVENT_RECORD_EXTERNAL: "This flag is invalid outside of stream capture." A node that records
+     * an event is not simulated. */
+    FLW_REFUSE_IF(flags == 1, call.stream->capture == NULL ? CUDA_ERROR_INVALID_VALUE
+                                                           : CUDA_ERROR_NOT_SUPPORTED);
+    return record(call.stream, event);
+}
+
+/* Time is the virtual clock or, without one, the modelled cost of the calls before each record. */
+CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to)
+{
+    FLW_CALL(cuEventQuery, FLW_CALL_PLAIN);
+    struct flw_event *begin = find(from), *end = find(to);
+    FLW_REFUSE_IF(milliseconds == NULL, CUDA_ERROR_INVALID_VALUE);
+    if (begin == NULL || end == NULL || !begin->is_recorded || !end->is_recorded ||
+        ((begin->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    FLW_REFUSE_IF(!is_done(begin) || !is_done(end), CUDA_ERROR_NOT_READY);
+    bool on_clock = flw_world_runs_on_clock();
+    double ns = on_clock ? (double)end->done_ns - (double)begin->done_ns
+                         : (double)end->recorded_at_ns - (double)begin->recorded_at_ns;
+    *milliseconds = (float)(ns / 1e6);
+    return CUDA_SUCCESS;
 }
 
 /* "attempting cuEventQuery on an event that was last recorded inside a capture sequence" always
@@ -231,6 +339,7 @@ static void add_work_of(struct flw_context *context, struct flw_event *event)
 static void record_context(struct flw_context *context, struct flw_event *event)
 {
     clear(event);
+    note_time(event);
     flw_clock_finish(&event->clock);
     for (struct flw_context *part = NULL; (part = flw_context_next_part(context, part)) != NULL;) {
         add_work_of(part, event);

@@ -12,6 +12,8 @@
 
 #include "simcuda/absent.h"
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* some are hints without an effect */
 #define FORWARD(symbol, since, before, parameters, call) \
     CUresult CUDAAPI symbol parameters                   \
     {                                                    \
@@ -19,6 +21,14 @@
     }
 FLW_FORWARDED_FORMS(FORWARD)
 #undef FORWARD
+#define FORWARD(symbol, since, before, parameters, call) \
+    FLW_SIM_NEWER(symbol, parameters)                    \
+    {                                                    \
+        return call;                                     \
+    }
+FLW_NEWER_FORWARDED_FORMS(FORWARD)
+#undef FORWARD
+#pragma GCC diagnostic pop
 
 /* Parameters of zeros request nothing; affinity and graphics are not modelled. */
 FLW_SIM_NEWER(cuCtxCreate_v4, (CUcontext * context, struct CUctxCreateParams_st *parameters,
@@ -28,6 +38,40 @@ FLW_SIM_NEWER(cuCtxCreate_v4, (CUcontext * context, struct CUctxCreateParams_st 
                 (parameters->execAffinityParams != NULL || parameters->numExecAffinityParams != 0 ||
                  parameters->cigParams != NULL);
     return asks ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(context, flags, device);
+}
+
+CUresult CUDAAPI cuCtxCreate_v3(CUcontext *context, struct CUexecAffinityParam_st *affinities,
+                                int count, unsigned flags, CUdevice device)
+{
+    return affinities != NULL || count != 0 ? CUDA_ERROR_NOT_SUPPORTED
+                                            : cuCtxCreate_v2(context, flags, device);
+}
+
+/* No edge has data: "edgeData_out" is an array of none. */
+FLW_SIM_NEWER(cuStreamGetCaptureInfo_v3,
+              (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+               const CUgraphNode **dependencies, const struct CUgraphEdgeData_st **edges,
+               size_t *count))
+{
+    /* "If edgeData_out is non-NULL then dependencies_out must be as well." */
+    FLW_REFUSE_IF(edges != NULL && dependencies == NULL, CUDA_ERROR_INVALID_VALUE);
+    CUresult result = cuStreamGetCaptureInfo_v2(stream, status, id, graph, dependencies, count);
+    if (result == CUDA_SUCCESS && edges != NULL) {
+        *edges = NULL;
+    }
+    return result;
+}
+
+/* No profiler is attached: "no effect". */
+CUresult CUDAAPI cuProfilerStart(void)
+{
+    FLW_CALL(cuCtxGetDevice, FLW_CALL_CONTEXT);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuProfilerStop(void)
+{
+    return cuProfilerStart();
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const struct CUlaunchConfig_st *config, CUfunction function,

@@ -11,6 +11,7 @@
 
 #include "base/bits.h"
 #include "simcuda/check.h"
+#include "simcuda/forms.h"
 #include "simcuda/host.h"
 #include "simcuda/storage.h"
 
@@ -315,6 +316,36 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
     struct executable *executable = flw_table_find(&flw_world.executable_table, (uintptr_t)handle);
     FLW_REFUSE_IF(executable == NULL, CUDA_ERROR_INVALID_VALUE);
     return launch(executable, call.stream);
+}
+
+/* A launch needs no preparation. */
+CUresult CUDAAPI cuGraphUpload(CUgraphExec handle, CUstream stream_handle)
+{
+    FLW_CALL_ON_STREAM(cuGraphLaunch, FLW_CALL_CONTEXT, stream_handle);
+    return flw_table_find(&flw_world.executable_table, (uintptr_t)handle) == NULL
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph,
+                                              CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
+{
+    FLW_REFUSE_IF(parameters == NULL, CUDA_ERROR_INVALID_VALUE);
+    CUresult result = cuGraphInstantiateWithFlags(out, graph, parameters->flags);
+    parameters->hErrNode_out = NULL;
+    parameters->result_out =
+        result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+    return result;
+}
+
+CUresult CUDAAPI cuGraphCreate(CUgraph *out, unsigned flags)
+{
+    FLW_CALL(cuGraphDestroy, FLW_CALL_PLAIN);
+    FLW_REFUSE_IF(out == NULL || flags != 0, CUDA_ERROR_INVALID_VALUE);
+    struct flw_program *program = flw_program_make();
+    *out = flw_graph_adopt(program);
+    flw_program_release(program);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: kernels: modules and functions by name, launches, and the twins' view of device memory.
- * Independent of the computation of a twin.
- *
- * A module's image is not read: a function is the twin registered under the name. */
+ * Owns: kernels, launches, and the twins' view of device memory.
+ * Independent of the computation of a twin. */
 #include "simcuda/launch.h"
 
 #include <stdlib.h>
@@ -14,34 +12,12 @@
 #include "simcuda/host.h"
 #include "simcuda/shadow.h"
 
-#define PARAMETER_MAX 64
-
-/* Registered for the process: resets do not affect it. */
-struct flw_kernel {
-    struct flw_kernel *next;
-    char *name;
-    flw_sim_twin twin;
-    bool has_layout;
-    size_t count;
-    size_t bytes[PARAMETER_MAX];
-    size_t offset[PARAMETER_MAX]; /* in the buffer of all parameters */
-};
-
 struct flw_sim_launch {
     struct flw_stream *stream;
     const struct flw_work *work;
     uint64_t sequence;
     const struct flw_order_clock *clock;
     CUresult error;
-};
-
-struct module {
-    uint64_t function_count;
-};
-
-struct function {
-    CUmodule module;
-    struct flw_kernel *kernel;
 };
 
 static struct flw_kernel *kernels; /* under the world's lock */
@@ -54,7 +30,7 @@ FLW_SIM_EXPORT void flw_sim_load(flw_sim_launch *launch, const char *argument, v
 FLW_SIM_EXPORT void flw_sim_store(flw_sim_launch *launch, const char *argument, uint64_t to,
                                   const void *from, size_t bytes);
 
-static struct flw_kernel *find_kernel(const char *name)
+struct flw_kernel *flw_kernel_find(const char *name)
 {
     struct flw_kernel *kernel = kernels;
     while (kernel != NULL && strcmp(kernel->name, name) != 0) {
@@ -66,7 +42,7 @@ static struct flw_kernel *find_kernel(const char *name)
 void flw_sim_register(const char *kernel_name, flw_sim_twin twin)
 {
     pthread_mutex_lock(&flw_world.lock);
-    struct flw_kernel *kernel = find_kernel(kernel_name);
+    struct flw_kernel *kernel = flw_kernel_find(kernel_name);
     if (kernel == NULL) {
         kernel = flw_host_get(sizeof *kernel);
         kernel->name = flw_host_get(strlen(kernel_name) + 1);
@@ -93,8 +69,8 @@ static void lay_out(struct flw_kernel *kernel)
 int flw_sim_parameters(const char *kernel_name, size_t count, const size_t *bytes)
 {
     pthread_mutex_lock(&flw_world.lock);
-    struct flw_kernel *kernel = find_kernel(kernel_name);
-    bool fits = kernel != NULL && count <= PARAMETER_MAX;
+    struct flw_kernel *kernel = flw_kernel_find(kernel_name);
+    bool fits = kernel != NULL && count <= FLW_PARAMETER_MAX;
     if (fits) {
         kernel->has_layout = true;
         kernel->count = count;
@@ -231,86 +207,6 @@ void flw_sim_store(flw_sim_launch *launch, const char *argument, uint64_t to, co
 
 /* ---- entry points ---- */
 
-CUresult CUDAAPI cuModuleLoadData(CUmodule *out, const void *image)
-{
-    FLW_CALL(cuModuleLoadData, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    FLW_REFUSE_IF(out == NULL || image == NULL, CUDA_ERROR_INVALID_VALUE);
-    struct module *module = flw_host_get(sizeof *module);
-    *out = (CUmodule)(uintptr_t)flw_table_add(&flw_world.module_table, module);
-    return CUDA_SUCCESS;
-}
-
-static void drop_functions(CUmodule module)
-{
-    struct flw_table *table = &flw_world.function_table;
-    for (uint32_t i = 0; i < table->count; i++) {
-        struct function *function = table->object[i];
-        if (function != NULL && (module == NULL || function->module == module)) {
-            flw_table_remove(table, table->base + ((uint64_t)i << 4));
-            free(function);
-        }
-    }
-}
-
-void flw_kernel_finish_all(void)
-{
-    drop_functions(NULL);
-    for (uint32_t i = 0; i < flw_world.module_table.count; i++) {
-        free(flw_world.module_table.object[i]);
-    }
-}
-
-CUresult CUDAAPI cuModuleUnload(CUmodule handle)
-{
-    FLW_CALL(cuModuleUnload, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    struct module *module = flw_table_find(&flw_world.module_table, (uintptr_t)handle);
-    FLW_REFUSE_IF(module == NULL, CUDA_ERROR_INVALID_HANDLE);
-    drop_functions(handle);
-    flw_table_remove(&flw_world.module_table, (uintptr_t)handle);
-    free(module);
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
-{
-    FLW_CALL(cuModuleGetFunction, FLW_CALL_CONTEXT);
-    FLW_REFUSE_IF(out == NULL || name == NULL, CUDA_ERROR_INVALID_VALUE);
-    FLW_REFUSE_IF(flw_table_find(&flw_world.module_table, (uintptr_t)module) == NULL,
-                  CUDA_ERROR_INVALID_HANDLE);
-    struct flw_kernel *kernel = find_kernel(name);
-    FLW_REFUSE_IF(kernel == NULL, CUDA_ERROR_NOT_FOUND); /* "If no function of that name exists" */
-    struct function *function = flw_host_get(sizeof *function);
-    function->module = module;
-    function->kernel = kernel;
-    *out = (CUfunction)(uintptr_t)flw_table_add(&flw_world.function_table, function);
-    return CUDA_SUCCESS;
-}
-
-FLW_SIM_NEWER(cuFuncGetName, (const char **name, CUfunction handle))
-{
-    FLW_CALL(cuFuncGetName, 0);
-    struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
-    FLW_REFUSE_IF(name == NULL || handle == NULL, CUDA_ERROR_INVALID_VALUE);
-    FLW_REFUSE_IF(function == NULL, CUDA_ERROR_INVALID_HANDLE);
-    *name = function->kernel->name;
-    return CUDA_SUCCESS;
-}
-
-FLW_SIM_NEWER(cuFuncGetParamInfo, (CUfunction handle, size_t index, size_t *offset, size_t *bytes))
-{
-    FLW_CALL(cuFuncGetParamInfo, 0);
-    struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
-    FLW_REFUSE_IF(function == NULL, CUDA_ERROR_INVALID_HANDLE);
-    /* a twin without flw_sim_parameters */
-    FLW_REFUSE_IF(!function->kernel->has_layout, CUDA_ERROR_NOT_SUPPORTED);
-    FLW_REFUSE_IF(offset == NULL || index >= function->kernel->count, CUDA_ERROR_INVALID_VALUE);
-    *offset = function->kernel->offset[index];
-    if (bytes != NULL) {
-        *bytes = function->kernel->bytes[index];
-    }
-    return CUDA_SUCCESS;
-}
-
 /* Find each parameter in "a single buffer that is passed in via the extra parameter". */
 static CUresult unpack(const struct flw_kernel *kernel, void **extra, void **parameters)
 {
@@ -363,7 +259,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned gri
                                 void **parameters, void **extra)
 {
     FLW_CALL_ON_STREAM(cuLaunchKernel, FLW_CALL_CONTEXT, stream_handle);
-    struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
+    struct flw_function *function = flw_function_find(handle);
     uint64_t threads = (uint64_t)block_x * block_y * block_z;
     FLW_REFUSE_IF(function == NULL, CUDA_ERROR_INVALID_HANDLE);
     /* The limits of compute capability 9.0. */
@@ -372,7 +268,9 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned gri
         shared_bytes > 227u << 10) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    void *unpacked[PARAMETER_MAX];
+    /* "no kernel image available that is suitable for the device": without a twin nothing can run */
+    FLW_REFUSE_IF(function->kernel == NULL, CUDA_ERROR_NO_BINARY_FOR_GPU);
+    void *unpacked[FLW_PARAMETER_MAX];
     if (extra != NULL) {
         FLW_TRY(parameters != NULL ? CUDA_ERROR_INVALID_VALUE
                                    : unpack(function->kernel, extra, unpacked));

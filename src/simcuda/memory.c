@@ -12,6 +12,7 @@
 
 #include "base/bits.h"
 #include "simcuda/check.h"
+#include "simcuda/forms.h"
 #include "simcuda/host.h"
 #include "simcuda/shadow.h"
 #include "simcuda/storage.h"
@@ -172,6 +173,12 @@ void flw_storage_copy(uint64_t to, uint64_t from, uint64_t bytes)
             flw_bytes_put(&part.physical->content, part.offset, content, size);
         }
     }
+}
+
+bool flw_storage_is_host(uint64_t address)
+{
+    const struct flw_region *region = flw_region_find(address);
+    return region != NULL && region->host != NULL;
 }
 
 bool flw_storage_is_readable(uint64_t address)
@@ -530,4 +537,54 @@ CUresult CUDAAPI cuMemHostUnregister(void *pointer)
                   CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     drop_pinned(&call, region);
     return CUDA_SUCCESS;
+}
+
+/* "the device pointer returned by cuMemHostGetDevicePointer() will match the original pointer p" */
+CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *pointer, unsigned flags)
+{
+    FLW_CALL(cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
+    struct flw_region *region = flw_region_find((uintptr_t)pointer);
+    FLW_REFUSE_IF(out == NULL || flags != 0 || region == NULL || region->kind != FLW_REGION_HOST,
+                  CUDA_ERROR_INVALID_VALUE);
+    *out = (uintptr_t)pointer;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemHostGetFlags(unsigned *flags, void *pointer)
+{
+    FLW_CALL(cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
+    struct flw_region *region = flw_region_find((uintptr_t)pointer);
+    FLW_REFUSE_IF(flags == NULL || region == NULL || region->kind != FLW_REGION_HOST ||
+                      region->is_registered,
+                  CUDA_ERROR_INVALID_VALUE);
+    *flags = region->flags;
+    return CUDA_SUCCESS;
+}
+
+/* Managed memory is host memory that every device reads: advice and prefetches, which are hints, have
+ * no effect. */
+static CUresult hint(enum flw_entry entry, CUdeviceptr pointer, size_t bytes, CUstream handle)
+{
+    FLW_FRAME(flw_stream_enter(&call, entry, FLW_CALL_CONTEXT, handle));
+    const struct flw_region *region = flw_region_find(pointer);
+    return region == NULL || region->kind != FLW_REGION_MANAGED || bytes == 0 ||
+                   bytes > region->node.end - pointer
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAdvise(CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
+                             CUdevice device)
+{
+    (void)device;
+    return advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY
+               ? CUDA_ERROR_INVALID_VALUE
+               : hint(FLW_ENTRY_cuMemGetAddressRange_v2, pointer, bytes, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device,
+                                    CUstream stream)
+{
+    (void)device;
+    return hint(FLW_ENTRY_cuMemcpyDtoDAsync_v2, pointer, bytes, stream);
 }

@@ -19,6 +19,7 @@ struct flw_memory_pool {
     uint64_t release_threshold;
     uint64_t used_bytes, used_high, reserved_bytes, reserved_high;
     bool follows_events, is_opportunistic, makes_dependencies;
+    unsigned char access[FLW_DEVICE_MAX]; /* CUmemAccess_flags of the other devices */
 };
 
 struct flw_memory_pool *flw_pool_find(CUmemoryPool handle);

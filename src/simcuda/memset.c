@@ -3,7 +3,9 @@
  * Owns: the memset entry points: one value of 1, 2 or 4 bytes over a rectangle of rows.
  * Does not: write bytes (work.c) or order the write (schedule.c).
  *
- * The plain forms use the legacy stream and, for device memory, do not wait. */
+ * The plain forms use the legacy stream and, for device memory, do not wait: "asynchronous with
+ * respect to the host except when the target is pinned host memory or a Unified Memory region, in
+ * which case they are fully synchronous" ("API synchronization behavior" of the driver's manual). */
 #include "simcuda/forms.h"
 #include "simcuda/storage.h"
 
@@ -13,8 +15,8 @@ struct rectangle {
     size_t width, pitch_bytes, height; /* width in values; a height of 1 needs no pitch */
 };
 
-static CUresult fill_row(struct flw_stream *stream, const struct rectangle *area, uint64_t to,
-                         size_t bytes)
+static CUresult fill_row(struct flw_call *call, const struct rectangle *area, uint64_t to,
+                         size_t bytes, bool is_plain)
 {
     FLW_REFUSE_IF(!flw_storage_is_known(to) || to % area->value_bytes != 0,
                   CUDA_ERROR_INVALID_VALUE);
@@ -27,10 +29,10 @@ static CUresult fill_row(struct flw_stream *stream, const struct rectangle *area
                             .bytes = bytes,
                             .value = area->value,
                             .value_bytes = area->value_bytes};
-    return flw_order_submit(stream, &work, NULL);
+    return flw_order_give(call, call->stream, &work, is_plain && flw_storage_is_host(to));
 }
 
-static CUresult fill(struct flw_stream *stream, const struct rectangle *area)
+static CUresult fill(struct flw_call *call, const struct rectangle *area, bool is_plain)
 {
     if (area->width == 0 || area->height == 0) {
         return CUDA_SUCCESS;
@@ -41,11 +43,11 @@ static CUresult fill(struct flw_stream *stream, const struct rectangle *area)
                       (area->height > 1 && area->pitch_bytes < row_bytes),
                   CUDA_ERROR_INVALID_VALUE);
     if (area->height > 1 && area->pitch_bytes == row_bytes) {
-        return fill_row(stream, area, area->to, row_bytes * area->height);
+        return fill_row(call, area, area->to, row_bytes * area->height, is_plain);
     }
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; i < area->height && result == CUDA_SUCCESS; i++) {
-        result = fill_row(stream, area, area->to + i * area->pitch_bytes, row_bytes);
+        result = fill_row(call, area, area->to + i * area->pitch_bytes, row_bytes, is_plain);
     }
     return result;
 }
@@ -53,7 +55,7 @@ static CUresult fill(struct flw_stream *stream, const struct rectangle *area)
 static CUresult fill_on(enum flw_entry entry, struct rectangle area, CUstream handle)
 {
     FLW_FRAME(flw_stream_enter(&call, entry, FLW_CALL_CONTEXT, handle));
-    return fill(call.stream, &area);
+    return fill(&call, &area, entry == FLW_ENTRY_cuMemsetD8_v2);
 }
 
 static CUresult fill_now(struct rectangle area, CUstream handle)

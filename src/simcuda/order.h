@@ -93,13 +93,15 @@ struct flw_event {
     struct flw_position *positions; /* the recorded work; none: complete */
     uint32_t count, capacity;
     uint64_t done_ns;
+    uint64_t recorded_at_ns; /* modelled_host_ns; the time of an event without FLW_SIM_CLOCK */
+    bool is_recorded;
     struct flw_order_clock clock;
     uint64_t capture_id; /* last recorded inside this capture, otherwise 0 */
     uint32_t *capture_tips;
     uint32_t capture_tip_count;
 };
 
-/* clock.c: order clocks */
+/* event.c: order clocks */
 void flw_clock_join(struct flw_order_clock *clock, const struct flw_order_clock *other);
 void flw_clock_raise(struct flw_order_clock *clock, uint32_t slot, uint64_t sequence);
 void flw_clock_copy(struct flw_order_clock *clock, const struct flw_order_clock *other);
@@ -151,6 +153,9 @@ bool flw_order_is_done(const struct flw_position *position);
 /* The same, without an observation by the host. */
 void flw_order_run_until(struct flw_thread *thread, const struct flw_position *position);
 void flw_order_wait(struct flw_thread *thread, const struct flw_position *position);
+/* Submit an operation and, if `waits`, wait for it, unless it was captured. */
+CUresult flw_order_give(struct flw_call *call, struct flw_stream *stream, struct flw_work *work,
+                        bool waits);
 void flw_order_wait_context(struct flw_thread *thread, struct flw_context *context);
 void flw_order_wait_device(struct flw_thread *thread, struct flw_device *device);
 /* Complete up to n operations in any permitted order. */

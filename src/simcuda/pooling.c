@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
+#include "simcuda/forms.h"
 #include "simcuda/host.h"
 #include "simcuda/mempool.h"
 
@@ -225,4 +226,48 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute 
     struct flw_memory_pool *pool = flw_pool_find(handle);
     FLW_REFUSE_IF(pool == NULL || value == NULL, CUDA_ERROR_INVALID_VALUE);
     return get_attribute(pool, attribute, value);
+}
+
+/* ---- access of devices. The own device always has it. */
+
+static CUresult find_access(const struct flw_memory_pool *pool, const CUmemLocation *location)
+{
+    FLW_REFUSE_IF(pool == NULL || location == NULL ||
+                      location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+                      flw_device_find(location->id) == NULL,
+                  CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle,
+                                    CUmemLocation *location)
+{
+    FLW_CALL(cuMemPoolGetAttribute, POOLS);
+    struct flw_memory_pool *pool = flw_pool_find(handle);
+    FLW_TRY(find_access(pool, location));
+    FLW_REFUSE_IF(flags == NULL, CUDA_ERROR_INVALID_VALUE);
+    *flags = location->id == pool->device->ordinal ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                   : (CUmemAccess_flags)pool->access[location->id];
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *access,
+                                    size_t count)
+{
+    FLW_CALL(cuMemPoolSetAttribute, POOLS);
+    struct flw_memory_pool *pool = flw_pool_find(handle);
+    FLW_REFUSE_IF(access == NULL, CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < count; i++) {
+        FLW_TRY(find_access(pool, &access[i].location));
+        bool is_own = access[i].location.id == pool->device->ordinal;
+        FLW_REFUSE_IF(is_own && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+                      CUDA_ERROR_INVALID_VALUE);
+        FLW_REFUSE_IF(!flw_device_reaches(pool->device->ordinal, access[i].location.id),
+                      CUDA_ERROR_INVALID_DEVICE);
+    }
+    for (size_t i = 0; i < count; i++) {
+        pool->access[access[i].location.id] = (unsigned char)access[i].flags;
+    }
+    flw_world.region_version++;
+    return CUDA_SUCCESS;
 }

@@ -546,3 +546,23 @@ void flw_order_finish(void)
         free(operation);
     }
 }
+
+CUresult flw_order_give(struct flw_call *call, struct flw_stream *stream, struct flw_work *work,
+                        bool waits)
+{
+    struct flw_position position = {0};
+    struct flw_context *context = stream->context;
+    bool is_captured = stream->capture != NULL;
+    CUresult result = flw_order_submit(stream, work, &position);
+    if (result == CUDA_SUCCESS && waits && !is_captured) {
+        struct flw_order_clock clock = {0};
+        if (flw_check_is_on()) {
+            flw_clock_copy(&clock, &stream->clock);
+        }
+        flw_order_wait(call->thread, &position);
+        flw_clock_host_saw(&clock);
+        flw_clock_finish(&clock);
+        result = context->sticky;
+    }
+    return result;
+}

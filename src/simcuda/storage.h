@@ -120,6 +120,8 @@ void flw_pool_finish_all(void);
 /* True if memory of this driver is at the address. Only the first byte is checked; the checker
  * checks the rest. */
 bool flw_storage_is_known(uint64_t address);
+/* True if the address is pinned or managed memory. */
+bool flw_storage_is_host(uint64_t address);
 /* Also memory of the process that the device can read. */
 bool flw_storage_is_readable(uint64_t address);
 

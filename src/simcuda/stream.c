@@ -159,6 +159,12 @@ CUresult flw_stream_enter(struct flw_call *call, enum flw_entry entry, unsigned 
     return result;
 }
 
+/* "lower numbers imply greater priorities" */
+enum {
+    LEAST = 0,
+    GREATEST = -5
+};
+
 CUresult flw_stream_create(struct flw_context *context, CUstream *out, unsigned flags, int priority)
 {
     FLW_REFUSE_IF(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0,
@@ -166,7 +172,9 @@ CUresult flw_stream_create(struct flw_context *context, CUstream *out, unsigned 
     struct flw_stream *stream =
         flw_stream_make(context, flags != 0 ? FLW_STREAM_NON_BLOCKING : FLW_STREAM_BLOCKING);
     stream->flags = flags;
-    stream->priority = priority;
+    stream->priority = priority > LEAST      ? LEAST
+                       : priority < GREATEST ? GREATEST
+                                             : priority; /* "the clamped priority" */
     stream->handle = (CUstream)(uintptr_t)flw_table_add(&flw_world.stream_table, stream);
     *out = stream->handle;
     return CUDA_SUCCESS;
@@ -184,15 +192,14 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, in
     return flw_stream_create(call.context, stream, flags, priority);
 }
 
-/* "lower numbers imply greater priorities" */
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
     FLW_CALL(cuCtxGetDevice, FLW_CALL_CONTEXT);
     if (least != NULL) {
-        *least = 0;
+        *least = LEAST;
     }
     if (greatest != NULL) {
-        *greatest = -5;
+        *greatest = GREATEST;
     }
     return CUDA_SUCCESS;
 }
@@ -283,6 +290,74 @@ FLW_SIM_NEWER(cuStreamGetCtx_v2, (CUstream handle, CUcontext *context, CUgreenCt
     *context = flw_context_owner(call.stream->context)->handle;
     *green = flw_context_green(call.stream->context);
     return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetFlags(CUstream handle, unsigned *flags)
+{
+    FLW_CALL_ON_STREAM(cuStreamGetId, FLW_CALL_CONTEXT, handle);
+    FLW_REFUSE_IF(flags == NULL, CUDA_ERROR_INVALID_VALUE);
+    *flags = call.stream->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetPriority(CUstream handle, int *priority)
+{
+    FLW_CALL_ON_STREAM(cuStreamGetId, FLW_CALL_CONTEXT, handle);
+    FLW_REFUSE_IF(priority == NULL, CUDA_ERROR_INVALID_VALUE);
+    *priority = call.stream->priority;
+    return CUDA_SUCCESS;
+}
+
+FLW_SIM_NEWER(cuStreamGetDevice, (CUstream handle, CUdevice *device))
+{
+    FLW_CALL_ON_STREAM(cuStreamGetId, FLW_CALL_CONTEXT, handle);
+    FLW_REFUSE_IF(device == NULL, CUDA_ERROR_INVALID_VALUE);
+    *device = call.stream->context->device->ordinal;
+    return CUDA_SUCCESS;
+}
+
+/* Managed memory is host memory that every stream may use: attaching has no effect. "dptr must be a
+ * pointer to memory allocated using the __managed__ keyword or cuMemAllocManaged()" */
+CUresult CUDAAPI cuStreamAttachMemAsync(CUstream handle, CUdeviceptr pointer, size_t bytes,
+                                        unsigned flags)
+{
+    FLW_CALL_ON_STREAM(cuStreamGetId, FLW_CALL_CONTEXT, handle);
+    const struct flw_region *region = flw_region_find(pointer);
+    (void)bytes;
+    return region == NULL || region->kind != FLW_REGION_MANAGED ||
+                   (flags != 1 && flags != 2 && flags != 4)
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+}
+
+struct callback {
+    CUstreamCallback function;
+    CUstream stream;
+    void *argument;
+};
+
+static void run_callback(void *argument)
+{
+    struct callback callback = *(struct callback *)argument;
+    free(argument);
+    callback.function(callback.stream, CUDA_SUCCESS, callback.argument);
+}
+
+CUresult CUDAAPI cuStreamAddCallback(CUstream handle, CUstreamCallback function, void *argument,
+                                     unsigned flags)
+{
+    FLW_CALL_ON_STREAM(cuLaunchHostFunc, FLW_CALL_CONTEXT, handle);
+    FLW_REFUSE_IF(function == NULL || flags != 0, CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(call.stream->capture != NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    struct callback *callback = flw_host_get(sizeof *callback);
+    *callback = (struct callback){function, handle, argument};
+    struct flw_work work = {
+        .kind = FLW_WORK_HOST, .name = "callback", .function = run_callback, .argument = callback};
+    CUresult result = flw_order_submit(call.stream, &work, NULL);
+    if (result != CUDA_SUCCESS) {
+        free(callback);
+    }
+    return result;
 }
 
 CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn function, void *argument)

@@ -134,7 +134,7 @@ static void end_world(void)
     flw_capture_finish_all();
     flw_graph_finish_all();
     flw_event_finish_all();
-    flw_kernel_finish_all();
+    flw_module_finish_all();
     flw_pool_finish_all();
     flw_vmm_finish_all();
     flw_memory_finish_all();

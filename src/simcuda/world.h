@@ -39,11 +39,13 @@ enum flw_entry {
     FLW_ENTRY_COUNT
 };
 
-#define FLW_DEVICE_MAX  16
-#define FLW_GRANULARITY (2ull << 20) /* of physical memory */
-#define FLW_PAGE        4096ull
-#define FLW_FAULT_MAX   64
-#define FLW_FAULT_ANY   FLW_ENTRY_COUNT
+#define FLW_DEVICE_MAX      16
+#define FLW_GRANULARITY     (2ull << 20) /* of physical memory */
+#define FLW_MULTIPROCESSORS 132
+#define FLW_LIMIT_COUNT     7 /* CUlimit */
+#define FLW_PAGE            4096ull
+#define FLW_FAULT_MAX       64
+#define FLW_FAULT_ANY       FLW_ENTRY_COUNT
 
 struct flw_stream;
 struct flw_capture;
@@ -69,7 +71,9 @@ struct flw_context {
     bool is_alive, is_primary;
     struct flw_context *main; /* of a green one: the primary context; otherwise NULL */
     unsigned flags;
-    CUresult sticky; /* result of every later call of the context */
+    size_t limit[FLW_LIMIT_COUNT];
+    CUfunc_cache cache_config; /* a preference without effect */
+    CUresult sticky;           /* result of every later call of the context */
     struct flw_stream *legacy;
     struct flw_stream *streams;             /* all streams, including the legacy one */
     uint64_t max_done_ns, blocking_done_ns; /* FLW_SIM_CLOCK */

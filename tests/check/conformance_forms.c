@@ -3,6 +3,7 @@
  * Owns: the cases about names that other programs find and the library does not call: per-thread
  * twins, versions of one base name, rectangles, many attributes at once, handles for other processes.
  */
+#include <stdio.h>
 #include <string.h>
 
 #define MODULE "forms"
@@ -194,4 +195,317 @@ HEADER(a_context_with_empty_parameters_is_a_plain_one,
     OK(b->cu->cuCtxGetCurrent(&current));
     THAT(current == made);
     OK(b->cu->cuCtxDestroy_v2(made));
+}
+
+/* ---- copies in the direction that addresses or types give */
+
+HEADER(any_two_pointers_are_copied, "Copies data between two pointers")
+{
+    CUresult (*copy)(CUdeviceptr, CUdeviceptr, size_t) = NULL;
+    CUresult (*copy_later)(CUdeviceptr, CUdeviceptr, size_t, CUstream) = NULL;
+    uint32_t from[64], back[64] = {0}, third[64] = {0};
+    CUdeviceptr a = 0, c = 0;
+    if (!find(b, "cuMemcpy", &copy) || !find(b, "cuMemcpyAsync", &copy_later)) {
+        return;
+    }
+    for (uint32_t i = 0; i < 64; i++) {
+        from[i] = i * 2654435761u;
+    }
+    OK(b->cu->cuMemAlloc_v2(&a, sizeof from));
+    OK(b->cu->cuMemAlloc_v2(&c, sizeof from));
+    OK(copy(a, (uintptr_t)from, sizeof from));
+    OK(copy_later(c, a, sizeof from, NULL));
+    OK(copy((uintptr_t)back, c, sizeof back));
+    OK(copy((uintptr_t)third, (uintptr_t)back, sizeof third));
+    THAT(memcmp(third, from, sizeof from) == 0);
+    OK(b->cu->cuMemFree_v2(a));
+    OK(b->cu->cuMemFree_v2(c));
+}
+
+/* A rectangle of 3 rows of 5 bytes, from the middle of one pitch to the middle of another. */
+HEADER(a_rectangle_is_copied_row_by_row,
+       "If specified, srcPitch must be greater than or equal to WidthInBytes")
+{
+    CUresult (*copy)(const CUDA_MEMCPY2D *) = NULL;
+    unsigned char from[64], back[8 * 16];
+    CUdeviceptr at = 0;
+    if (!find(b, "cuMemcpy2D_v2", &copy)) {
+        return;
+    }
+    for (unsigned i = 0; i < sizeof from; i++) {
+        from[i] = (unsigned char)(i + 1);
+    }
+    OK(b->cu->cuMemAlloc_v2(&at, sizeof back));
+    OK(b->cu->cuMemsetD8_v2(at, 0, sizeof back));
+    CUDA_MEMCPY2D area = {.srcXInBytes = 2,
+                          .srcY = 1,
+                          .srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = from,
+                          .srcPitch = 8,
+                          .dstXInBytes = 3,
+                          .dstY = 2,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = at,
+                          .dstPitch = 16,
+                          .WidthInBytes = 5,
+                          .Height = 3};
+    OK(copy(&area));
+    OK(b->cu->cuMemcpyDtoH_v2(back, at, sizeof back));
+    bool is_right = true;
+    for (unsigned i = 0; i < sizeof back; i++) {
+        unsigned x = i % 16 - 3, y = i / 16 - 2; /* wraps outside */
+        is_right = is_right && back[i] == (x < 5 && y < 3 ? from[(y + 1) * 8 + x + 2] : 0);
+    }
+    THAT(is_right);
+    area.srcPitch = 4;
+    REFUSED(copy(&area));
+    OK(b->cu->cuMemFree_v2(at));
+}
+
+HEADER(a_box_is_copied_plane_by_plane, "Perform a 3D memory copy according to the parameters")
+{
+    CUresult (*copy)(const CUDA_MEMCPY3D *) = NULL;
+    unsigned char from[4 * 4 * 4], back[sizeof from];
+    CUdeviceptr at = 0;
+    if (!find(b, "cuMemcpy3D_v2", &copy)) {
+        return;
+    }
+    for (unsigned i = 0; i < sizeof from; i++) {
+        from[i] = (unsigned char)(i + 1);
+    }
+    OK(b->cu->cuMemAlloc_v2(&at, sizeof back));
+    OK(b->cu->cuMemsetD8_v2(at, 0, sizeof back));
+    CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                         .srcHost = from,
+                         .srcPitch = 4,
+                         .srcHeight = 4,
+                         .dstZ = 1,
+                         .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                         .dstDevice = at,
+                         .dstPitch = 4,
+                         .dstHeight = 4,
+                         .WidthInBytes = 3,
+                         .Height = 2,
+                         .Depth = 3};
+    OK(copy(&box));
+    OK(b->cu->cuMemcpyDtoH_v2(back, at, sizeof back));
+    bool is_right = true;
+    for (unsigned i = 0; i < sizeof back; i++) {
+        bool is_in = i % 4 < 3 && i / 4 % 4 < 2 && i / 16 >= 1;
+        is_right = is_right && back[i] == (is_in ? from[i - 16] : 0);
+    }
+    THAT(is_right);
+    OK(b->cu->cuMemFree_v2(at));
+}
+
+/* ---- streams and events */
+
+HEADER(a_stream_tells_its_flags_and_priority, "Query the priority of a stream created using")
+{
+    CUresult (*get_flags)(CUstream, unsigned *) = NULL;
+    CUresult (*get_priority)(CUstream, int *) = NULL;
+    CUstream stream = NULL;
+    unsigned flags = 7;
+    int priority = 7;
+    if (!find(b, "cuStreamGetFlags", &get_flags) ||
+        !find(b, "cuStreamGetPriority", &get_priority) ||
+        !bed_has(b, b->cu->cuStreamCreateWithPriority != NULL)) {
+        return;
+    }
+    OK(b->cu->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, -1));
+    OK(get_flags(stream, &flags));
+    OK(get_priority(stream, &priority));
+    THAT(flags == CU_STREAM_NON_BLOCKING && priority == -1);
+    OK(b->cu->cuStreamDestroy_v2(stream));
+    OK(get_flags(NULL, &flags));
+    THAT(flags == CU_STREAM_DEFAULT);
+}
+
+static void CUDA_CB note_status(CUstream stream, CUresult status, void *argument)
+{
+    void **seen = argument;
+    seen[0] = stream;
+    seen[1] = status == CUDA_SUCCESS ? seen : NULL;
+}
+
+HEADER(a_callback_follows_the_work_before_it,
+       "The callback may be passed CUDA_SUCCESS or an error code")
+{
+    CUresult (*add)(CUstream, CUstreamCallback, void *, unsigned) = NULL;
+    CUstream stream = NULL;
+    void *seen[2] = {NULL, NULL};
+    if (!find(b, "cuStreamAddCallback", &add)) {
+        return;
+    }
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    bed_gate_close(b, stream);
+    OK(add(stream, note_status, seen, 0));
+    THAT(seen[1] == NULL);
+    bed_gate_open(b);
+    OK(b->cu->cuStreamSynchronize(stream));
+    THAT(seen[0] == stream && seen[1] == seen);
+    REFUSED(add(stream, note_status, seen, 1));
+    OK(b->cu->cuStreamDestroy_v2(stream));
+}
+
+HEADER(time_passes_between_recorded_events,
+       "has not been called on either event then CUDA_ERROR_INVALID_HANDLE is returned")
+{
+    CUresult (*elapsed)(float *, CUevent, CUevent) = NULL;
+    CUevent begin = NULL, end = NULL, untimed = NULL;
+    CUstream stream = NULL;
+    float milliseconds = -1;
+    if (!find(b, "cuEventElapsedTime", &elapsed)) {
+        return;
+    }
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(b->cu->cuEventCreate(&begin, CU_EVENT_DEFAULT));
+    OK(b->cu->cuEventCreate(&end, CU_EVENT_DEFAULT));
+    OK(b->cu->cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
+    OK(b->cu->cuEventRecord(begin, stream));
+    IS(CUDA_ERROR_INVALID_HANDLE, elapsed(&milliseconds, begin, end));
+    bed_gate_close(b, stream);
+    OK(b->cu->cuEventRecord(end, stream));
+    IS(CUDA_ERROR_NOT_READY, elapsed(&milliseconds, begin, end));
+    bed_gate_open(b);
+    OK(b->cu->cuEventRecord(untimed, stream));
+    OK(b->cu->cuStreamSynchronize(stream));
+    OK(elapsed(&milliseconds, begin, end));
+    THAT(milliseconds >= 0);
+    IS(CUDA_ERROR_INVALID_HANDLE, elapsed(&milliseconds, begin, untimed));
+    OK(b->cu->cuEventDestroy_v2(begin));
+    OK(b->cu->cuEventDestroy_v2(end));
+    OK(b->cu->cuEventDestroy_v2(untimed));
+    OK(b->cu->cuStreamDestroy_v2(stream));
+}
+
+/* ---- contexts, devices, pinned memory */
+
+HEADER(a_limit_is_kept, "Setting limit to value is a request by the application to update")
+{
+    CUresult (*get)(size_t *, CUlimit) = NULL;
+    CUresult (*set)(CUlimit, size_t) = NULL;
+    size_t before = 0, after = 0;
+    if (!find(b, "cuCtxGetLimit", &get) || !find(b, "cuCtxSetLimit", &set)) {
+        return;
+    }
+    OK(get(&before, CU_LIMIT_MALLOC_HEAP_SIZE));
+    OK(set(CU_LIMIT_MALLOC_HEAP_SIZE, before * 2));
+    OK(get(&after, CU_LIMIT_MALLOC_HEAP_SIZE));
+    THAT(before != 0 && after >= before * 2);
+    OK(set(CU_LIMIT_MALLOC_HEAP_SIZE, before));
+    REFUSED(get(&after, (CUlimit)1000));
+}
+
+HEADER(a_device_is_found_by_its_bus, "Returns an ASCII string identifying the device")
+{
+    CUresult (*get)(char *, int, CUdevice) = NULL;
+    CUresult (*find_device)(CUdevice *, const char *) = NULL;
+    char text[32] = "";
+    CUdevice device = -1;
+    int bus = -1;
+    unsigned told = 0;
+    if (!find(b, "cuDeviceGetPCIBusId", &get) || !find(b, "cuDeviceGetByPCIBusId", &find_device)) {
+        return;
+    }
+    OK(get(text, sizeof text, b->device));
+    OK(find_device(&device, text));
+    THAT(device == b->device && strlen(text) == 12);
+    OK(b->cu->cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, b->device));
+    THAT(sscanf(text, "%*x:%x:", &told) == 1 && (int)told == bus);
+    REFUSED(find_device(&device, "0000:fe:00.0"));
+}
+
+HEADER(pinned_memory_has_the_same_address_on_the_device, "will match the original pointer p")
+{
+    CUresult (*get)(CUdeviceptr *, void *, unsigned) = NULL;
+    CUresult (*get_flags)(unsigned *, void *) = NULL;
+    void *pinned = NULL;
+    CUdeviceptr device = 0;
+    unsigned flags = 0, word = 0;
+    if (!find(b, "cuMemHostGetDevicePointer_v2", &get) ||
+        !find(b, "cuMemHostGetFlags", &get_flags)) {
+        return;
+    }
+    OK(b->cu->cuMemHostAlloc(&pinned, 4096, CU_MEMHOSTALLOC_PORTABLE));
+    OK(get(&device, pinned, 0));
+    OK(get_flags(&flags, pinned));
+    THAT(device == (uintptr_t)pinned && (flags & CU_MEMHOSTALLOC_PORTABLE) != 0);
+    OK(b->cu->cuMemsetD8_v2(device, 0x5a, 4)); /* waits: the memory is the host's */
+    memcpy(&word, pinned, sizeof word);
+    THAT(word == 0x5a5a5a5a);
+    REFUSED(get(&device, &word, 0));
+    REFUSED(get_flags(&flags, &word));
+    OK(b->cu->cuMemFreeHost(pinned));
+}
+
+/* ---- modules and libraries */
+
+static const char some_ptx[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+                               ".visible .entry flw_nothing()\n{\n    ret;\n}\n";
+
+HEADER(a_library_finds_its_kernels_by_name, "If kernel handle is not found, the call returns")
+{
+    CUresult (*load)(CUlibrary *, const void *, CUjit_option *, void **, unsigned,
+                     CUlibraryOption *, void **, unsigned) = NULL;
+    CUresult (*get)(CUkernel *, CUlibrary, const char *) = NULL;
+    CUresult (*get_function)(CUfunction *, CUkernel) = NULL;
+    CUresult (*unload)(CUlibrary) = NULL;
+    CUlibrary library = NULL;
+    CUkernel kernel = NULL;
+    CUfunction function = NULL;
+    if (!find(b, "cuLibraryLoadData", &load) || !find(b, "cuLibraryGetKernel", &get) ||
+        !find(b, "cuKernelGetFunction", &get_function) || !find(b, "cuLibraryUnload", &unload) ||
+        !OK(load(&library, some_ptx, NULL, NULL, 0, NULL, NULL, 0))) {
+        return;
+    }
+    OK(get(&kernel, library, "flw_nothing"));
+    OK(get_function(&function, kernel));
+    THAT(function != NULL);
+    IS(CUDA_ERROR_NOT_FOUND, get(&kernel, library, "flw_noth"));
+    IS(CUDA_ERROR_NOT_FOUND, get(&kernel, library, "nothing"));
+    OK(unload(library));
+}
+
+HEADER(occupancy_falls_with_the_size_of_a_block, "the number of the maximum active blocks per")
+{
+    CUresult (*get)(int *, CUfunction, int, size_t) = NULL;
+    CUresult (*best)(int *, int *, CUfunction, CUoccupancyB2DSize, size_t, int) = NULL;
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    int small = 0, large = 0, grid = 0, block = 0;
+    if (!find(b, "cuOccupancyMaxActiveBlocksPerMultiprocessor", &get) ||
+        !find(b, "cuOccupancyMaxPotentialBlockSize", &best) ||
+        !OK(b->cu->cuModuleLoadData(&module, some_ptx))) {
+        return;
+    }
+    OK(b->cu->cuModuleGetFunction(&function, module, "flw_nothing"));
+    OK(get(&small, function, 128, 0));
+    OK(get(&large, function, 1024, 0));
+    THAT(small > large && large >= 1);
+    OK(best(&grid, &block, function, NULL, 0, 256));
+    THAT(block > 0 && block <= 256 && grid > 0);
+    OK(b->cu->cuModuleUnload(module));
+}
+
+/* ---- pools */
+
+HEADER(a_pool_is_always_accessible_from_its_device,
+       "Returns the accessibility of the pool's memory from the specified location")
+{
+    CUresult (*get)(CUmemAccess_flags *, CUmemoryPool, CUmemLocation *) = NULL;
+    CUresult (*set)(CUmemoryPool, const CUmemAccessDesc *, size_t) = NULL;
+    CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    CUmemoryPool pool = NULL;
+    if (!find(b, "cuMemPoolGetAccess", &get) || !find(b, "cuMemPoolSetAccess", &set) ||
+        !bed_has_attribute(b, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, "no pools")) {
+        return;
+    }
+    OK(b->cu->cuDeviceGetDefaultMemPool(&pool, b->device));
+    OK(get(&flags, pool, &access.location));
+    THAT(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    IS(CUDA_ERROR_INVALID_VALUE, set(pool, &access, 1));
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    OK(set(pool, &access, 1));
 }

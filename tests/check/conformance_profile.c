@@ -361,3 +361,34 @@ OURS(a_device_reads_what_the_process_has_mapped)
     OK((CUresult)b->sim.touch(NULL, &range, 1));
     IS(CUDA_ERROR_ILLEGAL_ADDRESS, b->cu->cuCtxSynchronize());
 }
+
+OURS(a_kernel_without_a_twin_does_not_run)
+{
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    OK(b->cu->cuModuleLoadData(&module, ".entry flw_no_twin()"));
+    OK(b->cu->cuModuleGetFunction(&function, module, "flw_no_twin"));
+    IS(CUDA_ERROR_NO_BINARY_FOR_GPU,
+       b->cu->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    IS(CUDA_ERROR_NOT_FOUND, b->cu->cuModuleGetFunction(&function, module, "flw_other"));
+    OK(b->cu->cuModuleUnload(module));
+}
+
+OURS(a_name_without_a_model_is_refused_and_counted)
+{
+    CUresult (*create)(CUarray *, const void *) = NULL;
+    void *exported = flw_driver_entry(b->cu, "cuArrayCreate_v2"), *found = NULL, *earlier = NULL;
+    CUarray array = NULL;
+    uint64_t before = b->sim.call_count("cuArrayCreate_v2");
+    flw_sim_config config = bed_world();
+    if (!THAT(exported != NULL)) {
+        return;
+    }
+    memcpy(&create, &exported, sizeof exported);
+    IS(CUDA_ERROR_NOT_SUPPORTED, create(&array, NULL));
+    THAT(b->sim.call_count("cuArrayCreate_v2") == before + 1 && array == NULL);
+    OK(b->cu->cuGetProcAddress_v2("cuArrayCreate", &found, 3020, 0, NULL));
+    OK(b->cu->cuGetProcAddress_v2("cuArrayCreate", &earlier, 3010, 0, NULL));
+    THAT(found == exported && earlier != exported);
+    bed_restart(b, &config); /* forgets the count, which would be printed at the end */
+}

@@ -542,18 +542,3 @@ OURS(calls_before_init_are_refused)
     OK(b->cu->cuInit(0));
     OK(b->cu->cuDeviceGetCount(&count));
 }
-
-OURS(a_name_without_a_model_is_refused_and_counted)
-{
-    CUresult (*create)(CUarray *, const void *) = NULL;
-    void *exported = flw_driver_entry(b->cu, "cuArrayCreate_v2"), *found = NULL, *earlier = NULL;
-    CUarray array = NULL;
-    uint64_t before = b->sim.call_count("cuArrayCreate_v2");
-    NEED(THAT(exported != NULL));
-    memcpy(&create, &exported, sizeof exported);
-    IS(CUDA_ERROR_NOT_SUPPORTED, create(&array, NULL));
-    THAT(b->sim.call_count("cuArrayCreate_v2") == before + 1 && array == NULL);
-    OK(b->cu->cuGetProcAddress_v2("cuArrayCreate", &found, 3020, 0, NULL));
-    OK(b->cu->cuGetProcAddress_v2("cuArrayCreate", &earlier, 3010, 0, NULL));
-    THAT(found == exported && earlier != exported);
-}
