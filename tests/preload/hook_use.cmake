@@ -48,8 +48,6 @@ foreach(kind EXPORTS ANSWERS WATCHES)
   add_library(preload_${rival} MODULE interposer.c)
   flw_target(preload_${rival})
   target_compile_definitions(preload_${rival} PRIVATE RIVAL_${kind})
-  list(APPEND rivals RIVAL_${kind}="$<TARGET_FILE:preload_${rival}>")
-  list(APPEND built preload_${rival})
 endforeach()
 
 # Programs of a real CUDA runtime, where there is a toolkit.
@@ -68,7 +66,7 @@ foreach(kind static shared)
     list(APPEND programs ${program_${kind}})
   endif()
 endforeach()
-add_custom_target(preload_runtime DEPENDS ${programs})
+add_custom_target(preload_runtime ALL DEPENDS ${programs})
 
 # Valgrind and the sanitizers do not mix.
 if(NOT FALLOW_SANITIZE)
@@ -82,21 +80,13 @@ add_test(NAME preload.hook_types COMMAND ${here}/hook_types.sh ${PROJECT_SOURCE_
   "${FALLOW_CUDA_INCLUDE}" ${CMAKE_CURRENT_BINARY_DIR}/hook_types)
 set_tests_properties(preload.exports preload.hook_types PROPERTIES LABELS preload TIMEOUT 240 SKIP_RETURN_CODE 77)
 
-find_program(FALLOW_PYTHON python3)
+
 find_file(FALLOW_PRELOADED_MALLOC libjemalloc.so.2 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} /usr/lib /usr/lib64)
-mark_as_advanced(FALLOW_PYTHON FALLOW_PRELOADED_MALLOC)
-flw_add_test(preload reach SOURCES test_hook_use.c child.c TIMEOUT 300
-  DEPENDS fallow-preload simcuda-libcuda preload_client preload_linked
-  preload_runtime_like preload_reenter preload_plugin preload_early_plugin preload_reentrant preload_apart preload_scant
-  preload_echo_client ${built} preload_runtime
-  DEFINITIONS
-  PRELOAD="$<TARGET_FILE:fallow-preload>" DRIVER_FOLDER="$<TARGET_FILE_DIR:simcuda-libcuda>"
-  REENTRANT_FOLDER="$<TARGET_FILE_DIR:preload_reentrant>"
-  APART_FOLDER="$<TARGET_FILE_DIR:preload_apart>" SCANT_FOLDER="$<TARGET_FILE_DIR:preload_scant>"
-  ECHO_FOLDER="$<TARGET_FILE_DIR:preload_echo>" ECHO_CLIENT="$<TARGET_FILE:preload_echo_client>"
-  EARLY_PLUGIN="$<TARGET_FILE:preload_early_plugin>" CLIENT="$<TARGET_FILE:preload_client>"
-  LINKED="$<TARGET_FILE:preload_linked>" RUNTIME_LIKE="$<TARGET_FILE:preload_runtime_like>"
-  REENTER="$<TARGET_FILE:preload_reenter>" PLUGIN="$<TARGET_FILE:preload_plugin>" ${rivals}
-  PYTHON="${FALLOW_PYTHON}" CTYPES_CLIENT="${here}/ctypes_client.py"
-  INNER_RUNTIME="${here}/inner_runtime.py" TOOLKIT="${toolkit}" PRELOADED_MALLOC="${FALLOW_PRELOADED_MALLOC}"
-  RUNTIME_STATIC="${program_static}" RUNTIME_SHARED="${program_shared}")
+mark_as_advanced(FALLOW_PRELOADED_MALLOC)
+if(FALLOW_PRELOADED_MALLOC)
+  set(malloc PRELOADED_MALLOC=${FALLOW_PRELOADED_MALLOC})
+endif()
+list(JOIN CMAKE_CROSSCOMPILING_EMULATOR " " emulator)
+flw_add_transcript(preload reach FILE cases/reach.cases ENVIRONMENT "B=$<TARGET_FILE_DIR:preload_client>"
+  "LIB=$<TARGET_FILE_DIR:fallow-preload>" HERE=${here} PYTHON_PROGRAM=${Python3_EXECUTABLE} TOOLKIT=${toolkit}
+  RUNTIMES=${CMAKE_CURRENT_BINARY_DIR} ${malloc} "EMULATOR=${emulator}")
