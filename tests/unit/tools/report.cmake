@@ -9,8 +9,8 @@ if(TARGET fallow)
     set(zlib FALLOW_ZLIB=1)
   endif()
   flw_add_transcript(unit report_files FILE cases/report_files.cases ENVIRONMENT ${zlib} ${FLW_DEMO_ENVIRONMENT})
-  flw_add_test(unit report_snapshots SOURCES test_report_snapshots.c DEPENDS fallow fallow-simcuda
-    INCLUDES ${PROJECT_SOURCE_DIR}/tests/unit/trace ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
+  flw_add_transcript(unit report_snapshots FILE cases/report_snapshots.cases
+    ENVIRONMENT SNAPSHOT=${CMAKE_CURRENT_SOURCE_DIR}/snapshot.py)
   flw_add_test(unit report_page SOURCES test_report_page.c ${tool}/report/heapview.c LIBRARIES flw_page flw_trace flw_base)
 endif()
 flw_add_test(unit analysis INCLUDES ${tool} LIBRARIES flw_tool flw_trace flw_base
