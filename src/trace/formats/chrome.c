@@ -15,8 +15,6 @@
  */
 #include "trace/formats/chrome.h"
 
-#include <stdlib.h>
-
 #include "trace/formats/formats.h"
 #include "trace/trace/trace.h"
 
@@ -37,7 +35,7 @@ void flw_chrome_print_name(struct flw_json_writer *out, const char *what, uint64
 void flw_chrome_print_names(struct flw_chrome *chrome, const char *process, const char *row_0)
 {
     flw_chrome_print_name(&chrome->out, "process_name", 0, 0, process);
-    for (uint32_t row = 0; row == 0 || row < chrome->rows.count; row++) {
+    for (uint32_t row = 0; row == 0 || row < chrome->phases.row_count; row++) {
         flw_chrome_print_name(&chrome->out, "thread_name", 0, row,
                               row == 0 ? row_0 : "phases that overlap");
     }
@@ -78,7 +76,7 @@ void flw_chrome_end_event(struct flw_chrome *chrome)
 void flw_chrome_print_phase(struct flw_chrome *chrome, const struct flw_trace_event *event,
                             const struct flw_trace_detail *detail, uint64_t time_ns)
 {
-    uint32_t row = chrome->rows.of_event[chrome->phase_count++];
+    uint32_t row = chrome->phases.at[chrome->phases.next++].row;
     if (row != FLW_PHASES_NO_ROW) {
         flw_chrome_begin_event(chrome, event->op == FLW_TRACE_PHASE_BEGIN ? "B" : "E",
                                flw_trace_name(chrome->trace, detail), FLW_CHROME_NO_ID, row,
@@ -291,7 +289,7 @@ const char *flw_chrome_print(const struct flw_trace *trace, FILE *file)
     struct writer w = {.chrome = {.trace = trace, .out = {.file = file, .is_utf8 = true}}};
     struct flw_json_writer *out = &w.chrome.out;
     struct flw_trace_walk walk = {0};
-    if (!flw_phases_find_rows(trace, &w.chrome.rows)) {
+    if (!flw_phases_find_rows(trace, &w.chrome.phases)) {
         return FLW_TRACE_NO_MEMORY;
     }
     begin_totals(&w);
@@ -310,6 +308,6 @@ const char *flw_chrome_print(const struct flw_trace *trace, FILE *file)
         print_event(&w, &trace->events[i], flw_trace_walk_detail(trace, &walk, i));
     }
     fputs("\n]}\n", file);
-    free(w.chrome.rows.of_event);
+    flw_phases_finish(&w.chrome.phases);
     return NULL;
 }

@@ -17,9 +17,8 @@ const char *flw_chrome_print(const struct flw_trace *trace, FILE *file);
 struct flw_chrome {
     const struct flw_trace *trace;
     struct flw_json_writer out;
-    const char *category;       /* of all events; NULL: none, and instants are of a row */
-    struct flw_phase_rows rows; /* of the phases, which flw_chrome_print_phase takes in order */
-    size_t phase_count;         /* printed so far */
+    const char *category;     /* of all events; NULL: none, and instants are of a row */
+    struct flw_phases phases; /* with rows; flw_chrome_print_phase prints the next one */
 };
 
 #define FLW_CHROME_NO_ID UINT64_MAX

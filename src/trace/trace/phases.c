@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/compare.h"
 #include "record/array.h"
 
 bool flw_phases_add(struct flw_phases *phases, uint64_t time_us, uint32_t name, bool is_begin)
 {
-    struct flw_phase phase = {time_us, phases->count, name, is_begin};
+    struct flw_phase phase = {
+        .time_us = time_us, .number = phases->count, .name = name, .is_begin = is_begin};
     return FLW_ARRAY_ADD(phases->at, phases->count, phases->room, phase);
 }
 
@@ -23,60 +25,51 @@ static int compare_phases(const void *a, const void *b)
     return order != 0 ? order : flw_compare_u64(&x->number, &y->number);
 }
 
-/* Pairs of ends and begins: an end closes the latest open begin of the same name. */
-struct matching {
-    size_t *partner; /* of each phase; SIZE_MAX: not recorded */
-    size_t *below;   /* of an open begin: the previous open begin of that name */
-    size_t *open;    /* of each name: the latest open begin, or SIZE_MAX */
-};
-
-static bool match(const struct flw_phases *phases, struct matching *m)
+/* Find the partners: an end closes the latest open begin of the same name. */
+static bool match(struct flw_phases *phases)
 {
-    size_t name_count = 0;
+    uint32_t name_count = 0;
     for (size_t i = 0; i < phases->count; i++) {
-        size_t name = phases->at[i].name;
-        name_count = name >= name_count ? name + 1 : name_count;
+        name_count = flw_max(name_count, phases->at[i].name + 1);
     }
-    m->partner = malloc((2 * phases->count + name_count + 1) * sizeof(*m->partner));
-    if (m->partner == NULL) {
+    size_t *open = malloc((name_count + (size_t)1) * sizeof *open); /* by name: the latest begin */
+    if (open == NULL) {
         return false;
     }
-    m->below = m->partner + phases->count;
-    m->open = m->below + phases->count;
-    memset(m->partner, 0xFF, (2 * phases->count + name_count) * sizeof(*m->partner));
+    memset(open, 0xFF, name_count * sizeof *open);
     for (size_t i = 0; i < phases->count; i++) {
-        size_t *open = &m->open[phases->at[i].name];
-        if (phases->at[i].is_begin) {
-            m->below[i] = *open;
-            *open = i;
-        } else if (*open != SIZE_MAX) {
-            m->partner[i] = *open;
-            m->partner[*open] = i;
-            *open = m->below[*open];
+        struct flw_phase *phase = &phases->at[i];
+        size_t *latest = &open[phase->name];
+        phase->partner = phase->is_begin ? SIZE_MAX : *latest;
+        if (phase->is_begin) {
+            phase->outer = *latest;
+            *latest = i;
+        } else if (*latest != SIZE_MAX) {
+            phases->at[*latest].partner = i;
+            *latest = phases->at[*latest].outer;
         }
     }
+    free(open);
     return true;
 }
 
 /* Handle phases that began before the first event: drop those that ended, and begin the others with that event. */
-static bool take_early(struct flw_phases *out, struct flw_phases *phases, const struct matching *m,
-                       uint64_t first_us)
+static bool take_early(struct flw_phases *out, struct flw_phases *phases, uint64_t first_us)
 {
     bool has_memory = true;
     for (size_t i = phases->count; has_memory && i-- > 0;) {
         /* The begin is lost, so the phase was outermost; of several, the last to end is first. */
         const struct flw_phase *end = &phases->at[i];
-        if (!end->is_begin && m->partner[i] == SIZE_MAX && end->time_us >= first_us) {
+        if (!end->is_begin && end->partner == SIZE_MAX && end->time_us >= first_us) {
             has_memory = flw_phases_add(out, first_us, end->name, true);
         }
     }
     for (size_t i = 0; has_memory && i < phases->count; i++) {
         const struct flw_phase *phase = &phases->at[i];
-        size_t partner = m->partner[i];
         if (phase->time_us >= first_us) {
             has_memory = flw_phases_add(out, phase->time_us, phase->name, phase->is_begin);
         } else if (phase->is_begin &&
-                   (partner == SIZE_MAX || phases->at[partner].time_us >= first_us)) {
+                   (phase->partner == SIZE_MAX || phases->at[phase->partner].time_us >= first_us)) {
             has_memory = flw_phases_add(out, first_us, phase->name, true);
         } else {
             phases->early_count++;
@@ -88,13 +81,11 @@ static bool take_early(struct flw_phases *out, struct flw_phases *phases, const 
 bool flw_phases_sort(struct flw_phases *phases, uint64_t first_us)
 {
     struct flw_phases out = {0};
-    struct matching m = {0};
     if (phases->count == 0) {
         return true;
     }
     qsort(phases->at, phases->count, sizeof(*phases->at), compare_phases);
-    bool has_memory = match(phases, &m) && take_early(&out, phases, &m, first_us);
-    free(m.partner);
+    bool has_memory = match(phases) && take_early(&out, phases, first_us);
     if (!has_memory) {
         flw_phases_finish(&out);
         return false;
@@ -182,46 +173,37 @@ static void set_innermost(struct rows *rows, uint32_t row, size_t begin, size_t 
     }
 }
 
-static void fill_rows(const struct flw_phases *phases, const struct matching *m, struct rows *rows,
-                      struct flw_phase_rows *out)
+static void fill_rows(struct flw_phases *phases, struct rows *rows)
 {
-    size_t *outer = m->below; /* the array is reused */
-    uint32_t *row = out->of_event;
     for (size_t i = 0; i < phases->count; i++) {
-        size_t partner = m->partner[i];
-        if (phases->at[i].is_begin) {
-            row[i] = find_row(rows, partner);
-            outer[i] = rows->innermost[row[i]];
-            set_innermost(rows, row[i], i, partner);
-            out->count = row[i] < out->count ? out->count : row[i] + 1;
-        } else if (partner == SIZE_MAX) {
-            row[i] = FLW_PHASES_NO_ROW;
+        struct flw_phase *phase = &phases->at[i];
+        if (phase->is_begin) {
+            phase->row = find_row(rows, phase->partner);
+            phase->outer = rows->innermost[phase->row];
+            set_innermost(rows, phase->row, i, phase->partner);
+            phases->row_count = flw_max(phases->row_count, phase->row + 1);
+        } else if (phase->partner == SIZE_MAX) {
+            phase->row = FLW_PHASES_NO_ROW;
         } else {
-            size_t begin = outer[partner];
-            row[i] = row[partner];
-            set_innermost(rows, row[i], begin, begin == SIZE_MAX ? SIZE_MAX : m->partner[begin]);
+            size_t begin = phases->at[phase->partner].outer;
+            phase->row = phases->at[phase->partner].row;
+            set_innermost(rows, phase->row, begin,
+                          begin == SIZE_MAX ? SIZE_MAX : phases->at[begin].partner);
         }
     }
 }
 
-bool flw_phases_find_rows(const struct flw_trace *trace, struct flw_phase_rows *out)
+bool flw_phases_find_rows(const struct flw_trace *trace, struct flw_phases *out)
 {
-    struct flw_phases phases = {0};
-    struct matching m = {0};
     struct rows rows = {0};
-    *out = (struct flw_phase_rows){0};
-    bool has_memory =
-        add_all(&phases, trace) && match(&phases, &m) && begin_rows(&rows, phases.count);
+    *out = (struct flw_phases){0};
+    bool has_memory = add_all(out, trace) && match(out) && begin_rows(&rows, out->count);
     if (has_memory) {
-        out->of_event = malloc((phases.count + 1) * sizeof(*out->of_event));
-        has_memory = out->of_event != NULL;
-    }
-    if (has_memory) {
-        fill_rows(&phases, &m, &rows, out);
+        fill_rows(out, &rows);
+    } else {
+        flw_phases_finish(out);
     }
     free(rows.innermost);
-    free(m.partner);
-    flw_phases_finish(&phases);
     return has_memory;
 }
 

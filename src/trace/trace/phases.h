@@ -24,6 +24,9 @@ struct flw_phase {
     uint64_t number; /* order of adding; after flw_phases_sort, order in the result */
     uint32_t name;
     bool is_begin;
+    uint32_t row;   /* of flw_phases_find_rows */
+    size_t partner; /* the end of a begin, or the begin of an end; SIZE_MAX: not recorded */
+    size_t outer;   /* of an open begin: the begin that is open again after it; SIZE_MAX: none */
 };
 
 /* All zero is empty. */
@@ -32,6 +35,7 @@ struct flw_phases {
     size_t count, room;
     size_t next;          /* of flw_phases_due */
     uint64_t early_count; /* left out: ended before the first event */
+    uint32_t row_count;
 };
 
 /* Add an annotation. Returns false if memory runs out. */
@@ -46,14 +50,9 @@ const struct flw_phase *flw_phases_due(struct flw_phases *phases, uint64_t time_
 
 void flw_phases_finish(struct flw_phases *phases);
 
-struct flw_phase_rows {
-    uint32_t *
-        of_event; /* row of each begin and end of a phase in a trace, in order; freed by the caller */
-    uint32_t count; /* number of rows */
-};
-
-/* Assign rows such that in each row a phase ends before the phase around it. FLW_PHASES_NO_ROW: an end without a begin.
- * Returns false if memory runs out. O(phases x log phases). */
-bool flw_phases_find_rows(const struct flw_trace *trace, struct flw_phase_rows *out);
+/* List the begins and ends of a trace's phases in order, with rows such that in each row a phase ends before the phase
+ * around it. FLW_PHASES_NO_ROW: an end without a begin. Returns false if memory runs out: nothing is held. O(phases x
+ * log phases). */
+bool flw_phases_find_rows(const struct flw_trace *trace, struct flw_phases *out);
 
 #endif

@@ -80,14 +80,14 @@ static void expect_rows(const char *steps, const char *wanted, uint32_t wanted_c
         at += sprintf(at, "%c 0 \"%c\"\n", *step == '(' ? 'B' : 'E', step[1]);
     }
     struct flw_trace *trace = read_text(text);
-    struct flw_phase_rows rows;
-    assert_true(flw_phases_find_rows(trace, &rows));
+    struct flw_phases phases;
+    assert_true(flw_phases_find_rows(trace, &phases));
     for (size_t i = 0; wanted[i] != '\0'; i++) {
         uint32_t row = wanted[i] == '-' ? FLW_PHASES_NO_ROW : (uint32_t)(wanted[i] - '0');
-        assert_int_equal(rows.of_event[i], row);
+        assert_int_equal(phases.at[i].row, row);
     }
-    assert_int_equal(rows.count, wanted_count);
-    free(rows.of_event);
+    assert_int_equal(phases.row_count, wanted_count);
+    flw_phases_finish(&phases);
     flw_trace_destroy(trace);
     free(text);
 }

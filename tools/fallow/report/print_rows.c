@@ -317,7 +317,7 @@ void flw_print_chrome(const struct flw_analysis *analysis, enum flw_analysis_mom
     char blocks[sizeof analysis->title + sizeof ": blocks"];
     (void)moment;
     chrome.stack = open_memstream(&chrome.text, &chrome.text_bytes);
-    if (!flw_phases_find_rows(analysis->trace, &chrome.events.rows) || chrome.stack == NULL) {
+    if (!flw_phases_find_rows(analysis->trace, &chrome.events.phases) || chrome.stack == NULL) {
         flw_host_refuse(1, BUFSIZ);
     }
     name_owners(&chrome);
@@ -336,7 +336,7 @@ void flw_print_chrome(const struct flw_analysis *analysis, enum flw_analysis_mom
     fputs("\n]}\n", out);
     fclose(chrome.stack);
     free(chrome.text);
-    free(chrome.events.rows.of_event);
+    flw_phases_finish(&chrome.events.phases);
     flw_host_free(chrome.names);
     flw_host_free(chrome.live_bytes);
 }
