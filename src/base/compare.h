@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 static inline int flw_compare_u32(const void *a, const void *b)
 {
@@ -21,6 +22,10 @@ static inline int flw_compare_u64(const void *a, const void *b)
     uint64_t y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
+
+/* Sort an array, which may be NULL if it is empty. */
+#define FLW_SORT(array, count, compare) \
+    ((count) > 1 ? qsort((array), (count), sizeof *(array), (compare)) : (void)0)
 
 /* Return how many elements of an ascending list begin with a number below `key`. */
 static inline size_t flw_count_below(const void *list, size_t count, size_t element_bytes,

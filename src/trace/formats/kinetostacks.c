@@ -135,9 +135,7 @@ static uint32_t lasting(const struct flw_kinetostacks *slices, size_t number, ui
  * share a moment. */
 void flw_kinetostacks_begin(struct flw_kinetostacks *slices)
 {
-    if (slices->count > 0) {
-        qsort(slices->slices, slices->count, sizeof *slices->slices, compare_slices);
-    }
+    FLW_SORT(slices->slices, slices->count, compare_slices);
     for (size_t i = 0; i < slices->count; i++) {
         struct flw_kineto_slice *slice = &slices->slices[i];
         slice->link = lasting(slices, i, slice->thread, slice->end_ns);

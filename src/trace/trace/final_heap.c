@@ -177,9 +177,7 @@ static bool find_recorded_segments(struct flw_final_heap *heap, const struct flw
         end->segment_count = 0;
         flw_build_finish(&build);
     }
-    if (heap->segment_count > 0) {
-        qsort(heap->segments, heap->segment_count, sizeof(*heap->segments), flw_compare_u64);
-    }
+    FLW_SORT(heap->segments, heap->segment_count, flw_compare_u64);
     return has_memory;
 }
 

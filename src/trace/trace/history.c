@@ -93,9 +93,7 @@ static bool add_initial_blocks(const struct resolution *r, const struct flw_addr
             blocks[count++] = block_of(r, number);
         }
     }
-    if (count > 0) {
-        qsort(blocks, count, sizeof(*blocks), flw_compare_u64);
-    }
+    FLW_SORT(blocks, count, flw_compare_u64);
     for (size_t i = 0; has_memory && i < count; i++) {
         struct flw_trace_context context = {.record = i, .pool = blocks[i].pool};
         has_memory = flw_build_add_context(build, &context) &&
@@ -291,9 +289,7 @@ static bool resolve_expandable_segments(const struct resolution *r)
     struct edges edges = {0};
     struct run run = {{0}, POOL_UNKNOWN};
     bool has_memory = collect_edges(r, &edges);
-    if (has_memory && edges.count > 0) {
-        qsort(edges.at, edges.count, sizeof(*edges.at), compare_edges);
-    }
+    FLW_SORT(edges.at, edges.count, compare_edges);
     int64_t cover = 0;
     struct edge from = {0};
     uint8_t pool = POOL_UNKNOWN;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "common/command.h"
 #include "common/frame.h"
 #include "common/tool_host.h"
@@ -77,13 +78,12 @@ void flw_findings_visit(const char *folder, const char *prefix,
 static void read_page(void *context, const char *path)
 {
     struct flw_findings *findings = context;
-    struct flw_auditpage *page = flw_host_alloc(1, sizeof *page);
+    FLW_LOCAL struct flw_auditpage *page = flw_host_alloc(1, sizeof *page);
     if (flw_auditpage_read(path, page)) {
         flw_findings_add(findings, page);
     } else {
         findings->unreadable_count++;
     }
-    flw_host_free(page);
 }
 
 void flw_findings_read(struct flw_findings *findings, const char *folder, const char *name)
@@ -138,9 +138,7 @@ static int compare_sites(const void *a, const void *b)
 /* Sort by bytes, because the estimated time is proportional to the bytes. */
 void flw_findings_sort(struct flw_findings *findings)
 {
-    if (findings->site_count > 0) {
-        qsort(findings->sites, findings->site_count, sizeof *findings->sites, compare_sites);
-    }
+    FLW_SORT(findings->sites, findings->site_count, compare_sites);
     for (size_t i = 0; i < findings->site_count; i++) {
         struct flw_finding *finding = &findings->sites[i];
         finding->where = 0;

@@ -129,8 +129,7 @@ void *flw_kernel_output(struct flw_kernel_call *call, int64_t bytes)
                                           fallow_status_name(status));
         return nowhere;
     }
-    FLW_HOST_GROW(call->buffers, call->buffer_capacity, call->buffer_count + 1);
-    call->buffers[call->buffer_count++] = buffer;
+    FLW_HOST_ADD(call->buffers, call->buffer_count, call->buffer_capacity, buffer);
     return buffer;
 }
 
@@ -174,7 +173,7 @@ int32_t *flw_kernel_integers(struct flw_kernel_call *call, int64_t count,
     if (buffer == nowhere) {
         return buffer;
     }
-    int32_t *host = flw_host_alloc((size_t)count, sizeof *host);
+    FLW_LOCAL int32_t *host = flw_host_alloc((size_t)count, sizeof *host);
     for (int64_t i = 0; i < count; i++) {
         host[i] = (int32_t)get_value(values, i, with);
     }
@@ -182,7 +181,6 @@ int32_t *flw_kernel_integers(struct flw_kernel_call *call, int64_t count,
         count > 0 && (!CALL(call, cuMemcpyHtoDAsync_v2, (CUdeviceptr)(uintptr_t)buffer, host,
                             (size_t)count * 4, STREAM(call)) ||
                       !CALL(call, cuStreamSynchronize, STREAM(call)));
-    flw_host_free(host);
     return buffer;
 }
 

@@ -83,7 +83,7 @@ static void add_percentiles(struct flw_bench *bench, const struct flw_bench_loop
         double quantile;
     } rows[] = {{"ns_p50", 0.5}, {"ns_p99", 0.99}, {"ns_p999", 0.999}, {"ns_max", 1.0}};
     uint64_t count = bench->options->count, every = count / SAMPLES_MAX + 1, taken = 0;
-    uint32_t *samples = flw_host_alloc(flw_min(count, SAMPLES_MAX) + 1, sizeof *samples);
+    FLW_LOCAL uint32_t *samples = flw_host_alloc(flw_min(count, SAMPLES_MAX) + 1, sizeof *samples);
     struct flw_tick_rate rate = flw_ticks_start();
     uint64_t overhead = flw_ticks_overhead();
     for (uint64_t i = 0; i < count; i++) {
@@ -105,7 +105,6 @@ static void add_percentiles(struct flw_bench *bench, const struct flw_bench_loop
         }
     }
     flw_bench_add(bench, "sample_count", (double)taken);
-    flw_host_free(samples);
 }
 
 bool flw_bench_replace(struct flw_bench *bench)

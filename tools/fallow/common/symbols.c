@@ -258,8 +258,7 @@ static const char *read_name(struct flw_symbols *symbols, const char *name)
 {
     char *made = strncmp(name, "_Z", 2) == 0 ? demangle(name) : NULL;
     if (made != NULL) {
-        FLW_HOST_GROW(symbols->readable, symbols->readable_room, symbols->readable_count + 1);
-        symbols->readable[symbols->readable_count++] = made;
+        FLW_HOST_ADD(symbols->readable, symbols->readable_count, symbols->readable_room, made);
     }
     return made;
 }

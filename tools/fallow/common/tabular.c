@@ -18,9 +18,7 @@
 
 void flw_table_row(struct flw_table *table, const char *style)
 {
-    table->styles = flw_host_grow(table->styles, &table->style_capacity, table->row_count + 1,
-                                  sizeof *table->styles);
-    table->styles[table->row_count++] = style;
+    FLW_HOST_ADD(table->styles, table->row_count, table->style_capacity, style);
 }
 
 /* Add a cell and, in the first row, its column. */
@@ -28,13 +26,11 @@ static char *add_cell(struct flw_table *table, const char *heading, bool is_left
 {
     if (table->row_count == 1) {
         size_t column = table->column_count++;
-        table->columns = flw_host_grow(table->columns, &table->column_capacity, table->column_count,
-                                       sizeof *table->columns);
+        FLW_HOST_GROW(table->columns, table->column_capacity, table->column_count);
         table->columns[column].is_left = is_left;
         snprintf(table->columns[column].heading, sizeof(flw_table_text), "%s", heading);
     }
-    table->cells = flw_host_grow(table->cells, &table->cell_capacity, table->cell_count + 1,
-                                 sizeof *table->cells);
+    FLW_HOST_GROW(table->cells, table->cell_capacity, table->cell_count + 1);
     return table->cells[table->cell_count++];
 }
 
@@ -157,7 +153,7 @@ static void print_row(const struct flw_table *table, size_t row, size_t first, s
 void flw_table_print(struct flw_table *table, FILE *out)
 {
     size_t width = flw_terminal_columns();
-    size_t *widths = flw_host_alloc(table->column_count, sizeof *widths);
+    FLW_LOCAL size_t *widths = flw_host_alloc(table->column_count, sizeof *widths);
     for (size_t c = 0; c < table->column_count; c++) {
         table->head_count = flw_max(table->head_count, count_lines(table->columns[c].heading));
     }
@@ -177,7 +173,6 @@ void flw_table_print(struct flw_table *table, FILE *out)
             print_row(table, row, first, end, widths, out);
         }
     }
-    flw_host_free(widths);
     flw_host_free(table->columns);
     flw_host_free(table->cells);
     flw_host_free(table->styles);

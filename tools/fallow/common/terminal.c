@@ -164,8 +164,7 @@ static ssize_t take(void *cookie, const char *text, size_t length)
             put_line(screen);
             screen->length = 0;
         } else {
-            screen->line = flw_host_grow(screen->line, &screen->capacity, screen->length + 1, 1);
-            screen->line[screen->length++] = text[i];
+            FLW_HOST_ADD(screen->line, screen->length, screen->capacity, text[i]);
         }
     }
     return (ssize_t)length;

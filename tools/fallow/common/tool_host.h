@@ -20,6 +20,10 @@ void *flw_host_grow(void *memory, size_t *capacity, size_t count, size_t bytes);
 #define FLW_HOST_GROW(array, capacity, count) \
     ((array) = flw_host_grow((array), &(capacity), (count), sizeof *(array)))
 
+/* Append a value. */
+#define FLW_HOST_ADD(array, count, capacity, ...) \
+    (FLW_HOST_GROW(array, capacity, (size_t)(count) + 1), (array)[(count)++] = (__VA_ARGS__))
+
 #define FLW_HOST_LINE_BYTES 128 /* two cache lines, because the adjacent line is prefetched */
 
 /* The same as flw_host_alloc on cache lines of its own. */
@@ -30,6 +34,13 @@ _Noreturn void flw_host_refuse(size_t count, size_t bytes);
 
 /* NULL is allowed. */
 void flw_host_free(void *memory);
+
+/* Free a local array at the end of its block: FLW_LOCAL int *list = flw_host_alloc(...); */
+#define FLW_LOCAL __attribute__((cleanup(flw_host_free_local)))
+static inline void flw_host_free_local(void *place)
+{
+    flw_host_free(*(void **)place);
+}
 
 /* "jemalloc 5.3.0-..." or "malloc". */
 const char *flw_host_name(void);

@@ -356,8 +356,7 @@ static void put_help(FILE *out, const char *heading, char *text)
     size_t capacity = 0;
     for (char *line = text, *end; *line != '\0'; line = end) {
         end = strchrnul(line, '\n');
-        FLW_HOST_GROW(manual.lines, capacity, manual.line_count + 1);
-        manual.lines[manual.line_count++] = line;
+        FLW_HOST_ADD(manual.lines, manual.line_count, capacity, line);
         if (*end != '\0') {
             *end++ = '\0';
         }

@@ -305,7 +305,7 @@ bool flw_run_threaded(struct flw_run *run, char *message)
     const struct flw_program *program = run->setup->program;
     size_t count = program->stream_count;
     struct crew crew = {.program = program, .thread_count = count};
-    struct worker *workers = flw_host_alloc(count, sizeof *workers);
+    FLW_LOCAL struct worker *workers = flw_host_alloc(count, sizeof *workers);
     crew.are_born = flw_host_alloc(program->block_count, sizeof *crew.are_born);
     crew.use_counts = flw_host_alloc(program->block_count, sizeof *crew.use_counts);
     crew.lines = flw_host_lines(count, sizeof *crew.lines);
@@ -321,7 +321,6 @@ bool flw_run_threaded(struct flw_run *run, char *message)
     for (size_t i = 0; i < count; i++) {
         add_counts(run, &workers[i].run);
     }
-    flw_host_free(workers);
     flw_host_free(crew.lines);
     flw_host_free(crew.are_born);
     flw_host_free(crew.use_counts);

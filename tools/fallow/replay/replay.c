@@ -262,7 +262,8 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
     if (program == NULL) {
         return flw_refuse(FLW_EXIT_FAILED, "the trace has too many private pools and streams");
     }
-    struct flw_run_result *results = flw_host_alloc(options->plan.policies.count, sizeof *results);
+    FLW_LOCAL struct flw_run_result *results =
+        flw_host_alloc(options->plan.policies.count, sizeof *results);
     bool is_sim = options->device == FLW_DEVICE_SIM;
     struct flw_run_setup setup = {.device = device,
                                   .trace = trace,
@@ -288,7 +289,6 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                     .is_brief = options->is_brief};
         code = print_results(options, &report) ? code : FLW_EXIT_FAILED;
     }
-    flw_host_free(results);
     flw_program_destroy(program);
     return code;
 }

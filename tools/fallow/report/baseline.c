@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/compare.h"
 #include "trace/io/input.h"
 #include "trace/trace/trace.h"
 
@@ -57,11 +58,10 @@ static bool is_report(struct flw_input *input, node root)
 
 static bool read_all(struct flw_input *input, struct flw_json_tree *out)
 {
-    struct flw_json *json = flw_host_alloc(1, sizeof *json);
+    FLW_LOCAL struct flw_json *json = flw_host_alloc(1, sizeof *json);
     json->input = input;
     bool is_read =
         flw_json_tree_read(out, json) && flw_input_drain(input) && is_report(input, out->root);
-    flw_host_free(json);
     flw_input_close(input);
     return is_read;
 }
@@ -118,13 +118,6 @@ struct matches {
     size_t count, capacity;
 };
 
-static void add_match(struct matches *matches, struct match match)
-{
-    matches->list =
-        flw_host_grow(matches->list, &matches->capacity, matches->count + 1, sizeof *matches->list);
-    matches->list[matches->count++] = match;
-}
-
 /* List the traces of `a`, each followed by its policies. goes_by_file: ignore the name if each report has one file. */
 static struct matches match_reports(const struct flw_json_tree *a, const struct flw_json_tree *b,
                                     bool goes_by_file)
@@ -139,10 +132,12 @@ static struct matches match_reports(const struct flw_json_tree *a, const struct 
         const char *title = text_of(trace, "title");
         node other = find(b_traces, "title", b_stem, title + a_stem);
         node others = other == NULL ? NULL : first_of(other, "policies");
-        add_match(&matches, (struct match){title, "", trace, other});
+        FLW_HOST_ADD(matches.list, matches.count, matches.capacity,
+                     (struct match){title, "", trace, other});
         for (node policy = first_of(trace, "policies"); policy != NULL; policy = policy->next) {
             const char *name = text_of(policy, "name");
-            add_match(&matches, (struct match){title, name, policy, find(others, "name", 0, name)});
+            FLW_HOST_ADD(matches.list, matches.count, matches.capacity,
+                         (struct match){title, name, policy, find(others, "name", 0, name)});
         }
     }
     return matches;
@@ -251,9 +246,8 @@ static void add_owners(struct changes *changes, node moment, unsigned side)
             at++;
         }
         if (at == changes->count) {
-            changes->list = flw_host_grow(changes->list, &changes->capacity, ++changes->count,
-                                          sizeof *changes->list);
-            changes->list[at] = (struct change){.name = name};
+            FLW_HOST_ADD(changes->list, changes->count, changes->capacity,
+                         (struct change){.name = name});
         }
         changes->list[at].bytes[side] += bytes;
         changes->bytes[side] += bytes;
@@ -276,9 +270,7 @@ static bool print_changes(const char *title, const char *when, struct changes *c
     struct flw_table table = {.unit =
                                   flw_unit_choose(flw_max(changes->bytes[0], changes->bytes[1]))};
     uint64_t others[] = {changes->bytes[0], changes->bytes[1]};
-    if (changes->count != 0) {
-        qsort(changes->list, changes->count, sizeof *changes->list, compare_changes);
-    }
+    FLW_SORT(changes->list, changes->count, compare_changes);
     if (others[0] == others[1] && (changes->count == 0 || size_of(&changes->list[0]) == 0)) {
         return false;
     }

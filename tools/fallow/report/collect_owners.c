@@ -99,12 +99,11 @@ static uint32_t main_code(const struct group *group, uint32_t key)
     const struct flw_trace *trace = group->analysis->trace;
     const uint32_t *of_block = group->analysis->owners->of_block;
     uint32_t main = FLW_OWNER_UNKNOWN;
-    uint64_t *bytes = flw_host_alloc(group->analysis->owners->count, sizeof *bytes);
+    FLW_LOCAL uint64_t *bytes = flw_host_alloc(group->analysis->owners->count, sizeof *bytes);
     for (size_t i = 0; i < trace->block_count; i++) {
         bytes[of_block[i]] += group->keys[i] == key ? trace->blocks[i].size_bytes : 0;
         main = bytes[of_block[i]] > bytes[main] ? of_block[i] : main;
     }
-    flw_host_free(bytes);
     return main;
 }
 
@@ -247,8 +246,8 @@ static void fill_categories(struct group *group)
     struct flw_analysis *analysis = group->analysis;
     struct flw_analysis_category *categories = analysis->categories[group->kind];
     size_t block_count = analysis->trace->block_count;
-    uint64_t *sizes = flw_host_alloc(block_count, sizeof *sizes);
-    uint64_t *lives = flw_host_alloc(block_count, sizeof *lives);
+    FLW_LOCAL uint64_t *sizes = flw_host_alloc(block_count, sizeof *sizes);
+    FLW_LOCAL uint64_t *lives = flw_host_alloc(block_count, sizeof *lives);
     tally(group, FLW_ANALYSIS_AT_PEAK);
     size_t count =
         name_places(group, FLW_ANALYSIS_CATEGORIES - 1, categories[0].name, sizeof *categories);
@@ -260,8 +259,6 @@ static void fill_categories(struct group *group)
         fill_spreads(group, i, sizes, lives);
     }
     analysis->category_count[group->kind] = count;
-    flw_host_free(sizes);
-    flw_host_free(lives);
 }
 
 /* Find the most bytes that each owner holds at any time. */
@@ -415,7 +412,7 @@ static void add_stretch(struct flw_analysis *analysis, uint64_t end_op, const ch
 /* Cut the recording into comparable stretches: all but the last have equally many steps. */
 static void cut_stretches(struct flw_analysis *analysis)
 {
-    uint64_t *ends = flw_host_alloc(analysis->mark_count, sizeof *ends);
+    FLW_LOCAL uint64_t *ends = flw_host_alloc(analysis->mark_count, sizeof *ends);
     size_t count = list_steps(analysis, ends);
     size_t each = (size_t)flw_div_up(count, FLW_ANALYSIS_STRETCHES - 1);
     for (size_t i = 0; i < count; i += each) {
@@ -431,7 +428,6 @@ static void cut_stretches(struct flw_analysis *analysis)
             begin_op + (analysis->op_count - begin_op) * (i + 1) / FLW_ANALYSIS_STRETCHES;
         add_stretch(analysis, end_op, "tenth", i + 1, i + 1);
     }
-    flw_host_free(ends);
 }
 
 /* Add up the survivors by owner and stretch; the places are those of the moment. */
@@ -473,7 +469,7 @@ static void fill_holdings(struct group *group)
 
 void flw_collect_program_owners(struct flw_analysis *analysis)
 {
-    uint32_t *keys = flw_host_alloc(analysis->trace->block_count, sizeof *keys);
+    FLW_LOCAL uint32_t *keys = flw_host_alloc(analysis->trace->block_count, sizeof *keys);
     for (int kind = 0; kind < FLW_ANALYSIS_KIND_COUNT; kind++) {
         struct group group = {
             .analysis = analysis, .kind = (enum flw_analysis_kind)kind, .keys = keys};
@@ -497,5 +493,4 @@ void flw_collect_program_owners(struct flw_analysis *analysis)
         flw_host_free(group.order);
         flw_host_free(group.places);
     }
-    flw_host_free(keys);
 }

@@ -356,7 +356,7 @@ static void find_unused(const struct flw_trace *trace, struct record *unused)
 {
     struct record record = {.trace = trace};
     struct flw_heapview *view = &record.observer.view;
-    uint64_t *addresses = flw_host_alloc(trace->block_count, sizeof *addresses);
+    FLW_LOCAL uint64_t *addresses = flw_host_alloc(trace->block_count, sizeof *addresses);
     view->trace = trace;
     view->addresses = addresses;
     note_first_segments(&record);
@@ -367,7 +367,6 @@ static void find_unused(const struct flw_trace *trace, struct record *unused)
     flw_heapview_look(view);
     flw_heapview_each_hole(view, keep_unused, unused);
     flw_heapview_finish(view);
-    flw_host_free(addresses);
 }
 
 uint64_t flw_collect_unused(const struct flw_trace *trace)

@@ -33,8 +33,7 @@ struct flw_analysis_cut flw_analysis_cut(uint64_t *values, size_t count, size_t 
 
 void flw_heapview_add(struct flw_heapview *view, uint32_t block)
 {
-    FLW_HOST_GROW(view->fresh, view->fresh_capacity, view->fresh_count + 1);
-    view->fresh[view->fresh_count++] = block;
+    FLW_HOST_ADD(view->fresh, view->fresh_count, view->fresh_capacity, block);
 }
 
 void flw_heapview_make_segments(struct flw_heapview *view, size_t count)
@@ -53,7 +52,7 @@ static int compare_blocks(const void *a, const void *b)
 /* Drop freed blocks, then merge the new ones in from the end. */
 void flw_heapview_look(struct flw_heapview *view)
 {
-    struct flw_heapview_block *young = flw_host_alloc(view->fresh_count, sizeof *young);
+    FLW_LOCAL struct flw_heapview_block *young = flw_host_alloc(view->fresh_count, sizeof *young);
     size_t young_count = 0;
     for (size_t i = 0; i < view->fresh_count; i++) {
         uint64_t address = view->addresses[view->fresh[i]];
@@ -76,7 +75,6 @@ void flw_heapview_look(struct flw_heapview *view)
                       compare_blocks(&view->blocks[old_count - 1], &young[young_count - 1]) > 0;
         view->blocks[--at] = is_old ? view->blocks[--old_count] : young[--young_count];
     }
-    flw_host_free(young);
     view->fresh_count = 0;
 }
 
@@ -134,14 +132,11 @@ void flw_heapview_measure(const struct flw_heapview *view, struct flw_analysis_h
 /* Find the least size of blocks to show. */
 static struct flw_analysis_cut find_cut(const struct flw_heapview *view)
 {
-    uint64_t *sizes = flw_host_alloc(view->block_count, sizeof *sizes);
+    FLW_LOCAL uint64_t *sizes = flw_host_alloc(view->block_count, sizeof *sizes);
     for (size_t i = 0; i < view->block_count; i++) {
         sizes[i] = taken_bytes(view, view->blocks[i].block);
     }
-    struct flw_analysis_cut cut =
-        flw_analysis_cut(sizes, view->block_count, FLW_ANALYSIS_RECTANGLES);
-    flw_host_free(sizes);
-    return cut;
+    return flw_analysis_cut(sizes, view->block_count, FLW_ANALYSIS_RECTANGLES);
 }
 
 static void copy_blocks(const struct flw_heapview *view, struct flw_analysis_frame *frame)

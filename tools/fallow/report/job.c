@@ -74,7 +74,7 @@ bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice
     bool says_rank = false;
     bool all_say = true;
     bool is_from_0 = true;
-    uint64_t *ranks = flw_host_alloc(count, sizeof *ranks);
+    FLW_LOCAL uint64_t *ranks = flw_host_alloc(count, sizeof *ranks);
     bool is_told = count > 1;
     uint64_t twice = FLW_UNKNOWN;
     for (size_t i = 0; is_told && i < count; i++) {
@@ -86,7 +86,6 @@ bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice
             twice = ranks[other] == ranks[i] ? ranks[i] : FLW_UNKNOWN;
         }
     }
-    flw_host_free(ranks);
     *out_twice = is_told && all_say ? twice : FLW_UNKNOWN;
     return is_told && twice == FLW_UNKNOWN && (all_say || is_from_0);
 }
@@ -95,8 +94,7 @@ bool flw_job_is_told(const char *const *paths, size_t count, uint64_t *out_twice
 
 void flw_job_add(struct flw_job *job, const struct flw_rank *record)
 {
-    FLW_HOST_GROW(job->records, job->capacity, job->count + 1);
-    job->records[job->count++] = *record;
+    FLW_HOST_ADD(job->records, job->count, job->capacity, *record);
 }
 
 static int compare_records(const void *left, const void *right)
@@ -152,9 +150,7 @@ static void choose(struct flw_job *job)
 void flw_job_seal(struct flw_job *job)
 {
     size_t kept = 0;
-    if (job->count != 0) {
-        qsort(job->records, job->count, sizeof *job->records, compare_records);
-    }
+    FLW_SORT(job->records, job->count, compare_records);
     for (size_t i = 0; i < job->count; i++) {
         if (kept != 0 && compare_records(&job->records[kept - 1], &job->records[i]) == 0) {
             flw_rank_finish(&job->records[i]);

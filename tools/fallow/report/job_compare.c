@@ -90,14 +90,13 @@ static struct owner *list_holdings(const struct reading *reading, const struct p
         const struct flw_analysis_holding *moment =
             place == asked ? &place->record->at_oom : &place->record->at_peak;
         for (size_t o = 0; place->is_comparable && o < moment->owner_count; o++) {
-            list = flw_host_grow(list, &capacity, count + 1, sizeof *list);
-            list[count++] = (struct owner){
-                .name = moment->owners[o].name, .place = place, .bytes = moment->owners[o].bytes};
+            FLW_HOST_ADD(list, count, capacity,
+                         (struct owner){.name = moment->owners[o].name,
+                                        .place = place,
+                                        .bytes = moment->owners[o].bytes});
         }
     }
-    if (count != 0) {
-        qsort(list, count, sizeof *list, compare_names);
-    }
+    FLW_SORT(list, count, compare_names);
     *out_count = count;
     return list;
 }
@@ -144,9 +143,7 @@ static struct owner *list_owners(const struct reading *reading, const struct pla
         list[count] = compare_owner(reading, list + begin, end - begin, asked);
         count += list[count].excess_bytes != 0;
     }
-    if (count != 0) {
-        qsort(list, count, sizeof *list, compare_excess);
-    }
+    FLW_SORT(list, count, compare_excess);
     *out_count = count;
     return list;
 }
@@ -181,9 +178,7 @@ static struct point *list_points(const struct reading *reading, size_t *out_coun
         }
         points[count++] = (struct point){record->begin_ns + record->span_ns, FLW_UNKNOWN, place};
     }
-    if (count > 1) {
-        qsort(points, count, sizeof *points, compare_points);
-    }
+    FLW_SORT(points, count, compare_points);
     *out_count = count;
     return points;
 }
@@ -205,7 +200,7 @@ static struct place *find_leader(const struct reading *reading)
 static void sweep(struct reading *reading)
 {
     size_t count = 0;
-    struct point *points = list_points(reading, &count);
+    FLW_LOCAL struct point *points = list_points(reading, &count);
     struct place *leader = NULL;
     for (size_t i = 0; i < count; i++) {
         struct place *place = points[i].place;
@@ -224,7 +219,6 @@ static void sweep(struct reading *reading)
             leader = find_leader(reading);
         }
     }
-    flw_host_free(points);
 }
 
 static int compare_shares(const void *left, const void *right)
@@ -330,7 +324,7 @@ static void print_head(const struct reading *reading, FILE *out)
 static void print_more_than_others(const struct reading *reading, FILE *out)
 {
     size_t count = 0;
-    struct owner *owners = list_owners(reading, reading->first, &count);
+    FLW_LOCAL struct owner *owners = list_owners(reading, reading->first, &count);
     if (count != 0) {
         struct flw_table table = {.unit = flw_unit_choose(owners[0].bytes)};
         for (size_t i = 0; i < count && i < ROWS; i++) {
@@ -344,7 +338,6 @@ static void print_more_than_others(const struct reading *reading, FILE *out)
                 reading->comparable_count - 1);
         flw_table_print(&table, out);
     }
-    flw_host_free(owners);
 }
 
 static void print_oom(const struct reading *reading, FILE *out)
@@ -376,7 +369,7 @@ static void print_oom(const struct reading *reading, FILE *out)
 static void print_imbalance(const struct reading *reading, FILE *out)
 {
     size_t count = 0;
-    struct owner *owners = list_owners(reading, NULL, &count);
+    FLW_LOCAL struct owner *owners = list_owners(reading, NULL, &count);
     while (count != 0 && owners[count - 1].excess_bytes < FLW_MIB) {
         count--;
     }
@@ -400,7 +393,6 @@ static void print_imbalance(const struct reading *reading, FILE *out)
                 reading->comparable_count);
         flw_table_print(&table, out);
     }
-    flw_host_free(owners);
 }
 
 static void print_limits(const struct reading *reading, FILE *out)
@@ -409,7 +401,7 @@ static void print_limits(const struct reading *reading, FILE *out)
         fputs("\nno limit: set --limit, or record a run that runs out of memory\n", out);
         return;
     }
-    struct place *places = list_places(reading);
+    FLW_LOCAL struct place *places = list_places(reading);
     struct flw_table table = {.unit = flw_unit_choose(places[0].record->peak_held_bytes)};
     bool has_borrowed = false;
     for (size_t i = 0; i < reading->count && i < ROWS; i++) {
@@ -434,7 +426,6 @@ static void print_limits(const struct reading *reading, FILE *out)
                                              : "* not recorded: the least of another rank\n",
               out);
     }
-    flw_host_free(places);
 }
 
 void flw_job_print_text(const struct flw_job *job, FILE *out)
@@ -459,7 +450,7 @@ static void write_owners(struct flw_json_writer *out, const struct reading *read
                          const struct place *asked, const char *key)
 {
     size_t count = 0;
-    struct owner *owners = list_owners(reading, asked, &count);
+    FLW_LOCAL struct owner *owners = list_owners(reading, asked, &count);
     out->line = "  ";
     flw_json_begin(out, key, '[');
     for (size_t i = 0; i < count && i < JSON_ROWS; i++) {
@@ -475,7 +466,6 @@ static void write_owners(struct flw_json_writer *out, const struct reading *read
         flw_json_end(out, '}');
     }
     flw_json_end(out, ']');
-    flw_host_free(owners);
 }
 
 static void write_oom(struct flw_json_writer *out, const struct reading *reading)
@@ -496,7 +486,7 @@ static void write_oom(struct flw_json_writer *out, const struct reading *reading
 
 static void write_limits(struct flw_json_writer *out, const struct reading *reading)
 {
-    struct place *places = list_places(reading);
+    FLW_LOCAL struct place *places = list_places(reading);
     out->line = "  ";
     flw_json_begin(out, "by_nearness_to_the_limit", '[');
     for (size_t i = 0; i < reading->count; i++) {
@@ -515,7 +505,6 @@ static void write_limits(struct flw_json_writer *out, const struct reading *read
         flw_json_end(out, '}');
     }
     flw_json_end(out, ']');
-    flw_host_free(places);
 }
 
 void flw_job_print_json(const struct flw_job *job, struct flw_json_writer *out)

@@ -272,7 +272,7 @@ static void fill_frame(struct flw_observer *observer, struct flw_analysis_frame 
 {
     const struct flw_analysis *analysis = observer->analysis;
     struct flw_analysis_holes holes;
-    uint8_t *pending = flw_host_alloc(analysis->trace->block_count, 1);
+    FLW_LOCAL uint8_t *pending = flw_host_alloc(analysis->trace->block_count, 1);
     struct flw_heapview view = {.trace = analysis->trace,
                                 .addresses = observer->places,
                                 .block_bytes = observer->view.block_bytes,
@@ -301,7 +301,6 @@ static void fill_frame(struct flw_observer *observer, struct flw_analysis_frame 
             reserved == 0 ? 0 : holes.square_sum / (reserved * reserved);
     }
     flw_heapview_finish(&view);
-    flw_host_free(pending);
 }
 
 /* Fill the frames, and drop those of moments that did not occur. */

@@ -174,8 +174,8 @@ static bool write_landing(const struct flw_report_options *options,
 {
     const char *path = options->outputs[FLW_REPORT_HTML];
     struct flw_draft draft, text;
-    char(*names)[PATH_BYTES] = flw_host_alloc(count, sizeof *names);
-    const char **links = flw_host_alloc(count, sizeof *links);
+    FLW_LOCAL char(*names)[PATH_BYTES] = flw_host_alloc(count, sizeof *names);
+    FLW_LOCAL const char **links = flw_host_alloc(count, sizeof *links);
     for (size_t i = 0; !flw_output_is_stdout(path) && i < count; i++) {
         name_page(path, &analyses[i], i, names[i]);
         links[i] = names[i];
@@ -189,8 +189,6 @@ static bool write_landing(const struct flw_report_options *options,
     is_good = is_good && flw_page_write_landing(analyses, count, links,
                                                 job == NULL ? NULL : text.text, draft.file);
     is_good = flw_draft_end(&draft, is_good, path);
-    flw_host_free(names);
-    flw_host_free(links);
     free(text.text);
     return is_good;
 }

@@ -312,7 +312,7 @@ static struct frame_name choose(const struct finder *finder, const struct frame_
 static void read_frames(struct finder *finder)
 {
     const struct flw_stacks *stacks = &finder->trace->stacks;
-    struct frame_name *names = flw_host_alloc(stacks->frames.count, sizeof *names);
+    FLW_LOCAL struct frame_name *names = flw_host_alloc(stacks->frames.count, sizeof *names);
     for (size_t i = 0; i < stacks->frames.count; i++) {
         names[i] = name_frame(finder, flw_stacks_frame(stacks, i));
     }
@@ -322,7 +322,6 @@ static void read_frames(struct finder *finder)
             finder->of_stack[i] = add_owner(finder, owner.text, owner.brief);
         }
     }
-    flw_host_free(names);
 }
 
 /* ---- phases ---- */
@@ -337,8 +336,7 @@ static void note_phase(struct open_phases *open, const struct flw_trace_event *e
 {
     size_t at = open->count;
     if (event->op == FLW_TRACE_PHASE_BEGIN) {
-        FLW_HOST_GROW(open->names, open->room, open->count + 1);
-        open->names[open->count++] = name;
+        FLW_HOST_ADD(open->names, open->count, open->room, name);
     } else if (event->op == FLW_TRACE_PHASE_END) {
         while (at > 0 && open->names[at - 1] != name) {
             at--;

@@ -214,7 +214,7 @@ static void make_levels(const struct flw_program *program, struct packing *packi
 
 uint64_t flw_packing_measure(const struct flw_program *program, const struct flw_life *lives)
 {
-    struct packing *packing = flw_host_alloc(1, sizeof *packing);
+    FLW_LOCAL struct packing *packing = flw_host_alloc(1, sizeof *packing);
     uint64_t bytes = UINT64_MAX;
     packing->items = flw_host_alloc(program->block_count, sizeof *packing->items);
     make_levels(program, packing);
@@ -226,6 +226,5 @@ uint64_t flw_packing_measure(const struct flw_program *program, const struct flw
         flw_host_free(packing->columns[i].placed);
     }
     flw_host_free(packing->items);
-    flw_host_free(packing);
     return bytes;
 }

@@ -246,7 +246,7 @@ static void find_islands(struct heap *heap)
 {
     const struct flw_analysis_policy *policy = heap->policy;
     size_t count = heap->count + policy->lane_count;
-    struct stretch *sorted = flw_host_alloc(count, sizeof *sorted);
+    FLW_LOCAL struct stretch *sorted = flw_host_alloc(count, sizeof *sorted);
     for (size_t i = 0; i < heap->count; i++) {
         const struct flw_analysis_rectangle *block = heap->blocks[i].block;
         sorted[i] = (struct stretch){block->address, block->address + block->bytes, 0};
@@ -267,7 +267,6 @@ static void find_islands(struct heap *heap)
         }
     }
     heap->bytes = last == NULL ? 0 : last->offset + (double)(last->end - last->begin);
-    flw_host_free(sorted);
 }
 
 static double place_of(const struct heap *heap, uint64_t address)
@@ -307,8 +306,8 @@ static void add_dots(const struct heap *heap, float *dots, double left, double r
 static void write_dots(const struct heap *heap, struct flw_json_writer *out)
 {
     const struct flw_analysis_policy *policy = heap->policy;
-    float *dots = flw_host_alloc((size_t)DOT_COLUMNS * DOT_ROWS, sizeof *dots);
-    uint64_t *runs = flw_host_alloc((size_t)DOT_COLUMNS * DOT_ROWS * 2, sizeof *runs);
+    FLW_LOCAL float *dots = flw_host_alloc((size_t)DOT_COLUMNS * DOT_ROWS, sizeof *dots);
+    FLW_LOCAL uint64_t *runs = flw_host_alloc((size_t)DOT_COLUMNS * DOT_ROWS * 2, sizeof *runs);
     size_t count = 0;
     double column_ops = (double)heap->analysis->op_count / DOT_COLUMNS;
     for (size_t i = LISTED; i < heap->count; i++) {
@@ -336,8 +335,6 @@ static void write_dots(const struct heap *heap, struct flw_json_writer *out)
         runs[count - 2]++;
     }
     flw_page_write_rows(out, "dots", runs, count, 2);
-    flw_host_free(runs);
-    flw_host_free(dots);
 }
 
 /* Return the shade of a size of holes: 0 for none, up to 5 for at least half of `most`. */
@@ -400,8 +397,8 @@ static void write_map(struct heap *heap, const struct flw_analysis_frame *frame,
                       struct flw_json_writer *out)
 {
     uint64_t least = find_least(frame);
-    uint64_t *segments = flw_host_alloc(frame->segment_count, sizeof *segments);
-    uint64_t(*blocks)[6] = flw_host_alloc(frame->block_count, sizeof *blocks);
+    FLW_LOCAL uint64_t *segments = flw_host_alloc(frame->segment_count, sizeof *segments);
+    FLW_LOCAL uint64_t(*blocks)[6] = flw_host_alloc(frame->block_count, sizeof *blocks);
     size_t segment = 0, shown = 0;
     for (size_t i = 0; i < frame->segment_count; i++) {
         segments[i] = frame->segments[i].bytes;
@@ -428,8 +425,6 @@ static void write_map(struct heap *heap, const struct flw_analysis_frame *frame,
     flw_page_write_rows(out, "segments", segments, frame->segment_count, 1);
     flw_page_write_rows(out, "blocks", blocks[0], shown * 6, 6);
     flw_json_number(out, "left_out", frame->left_out_count + frame->block_count - shown);
-    flw_host_free(segments);
-    flw_host_free(blocks);
 }
 
 static void write_moments(struct heap *heap, struct flw_json_writer *out)

@@ -92,7 +92,7 @@ void flw_print_csv_owners(const struct flw_analysis *analysis, enum flw_analysis
     };
     size_t count = analysis->owners->count;
     const uint32_t *owners = analysis->owners->of_block;
-    uint64_t *numbers = flw_host_alloc(2 * (ALL + 1) * count, sizeof *numbers);
+    FLW_LOCAL uint64_t *numbers = flw_host_alloc(2 * (ALL + 1) * count, sizeof *numbers);
     uint64_t *bytes[ALL + 1], *counts[ALL + 1];
     (void)at;
     for (unsigned moment = 0; moment <= ALL; moment++) {
@@ -124,7 +124,6 @@ void flw_print_csv_owners(const struct flw_analysis *analysis, enum flw_analysis
         }
         fputc('\n', out);
     }
-    flw_host_free(numbers);
 }
 
 /* ---- call stacks ---- */
@@ -177,9 +176,9 @@ void flw_print_folded(const struct flw_analysis *analysis, enum flw_analysis_mom
     size_t stack_count = trace->stacks.lists.count + 1;
     size_t count = stack_count + analysis->owners->count;
     const struct flw_owners *owners = analysis->owners;
-    uint32_t *rows = flw_host_alloc(trace->block_count, sizeof *rows);
-    uint64_t *bytes = flw_host_alloc(count, sizeof *bytes);
-    uint64_t *counts = flw_host_alloc(count, sizeof *counts);
+    FLW_LOCAL uint32_t *rows = flw_host_alloc(trace->block_count, sizeof *rows);
+    FLW_LOCAL uint64_t *bytes = flw_host_alloc(count, sizeof *bytes);
+    FLW_LOCAL uint64_t *counts = flw_host_alloc(count, sizeof *counts);
     for (size_t i = 0; i < trace->block_count; i++) {
         uint32_t stack = owners->stack_of_block[i];
         rows[i] = stack == 0 ? (uint32_t)stack_count + owners->of_block[i] : stack;
@@ -196,9 +195,6 @@ void flw_print_folded(const struct flw_analysis *analysis, enum flw_analysis_mom
         }
         fprintf(out, " %" PRIu64 "\n", bytes[i]);
     }
-    flw_host_free(bytes);
-    flw_host_free(counts);
-    flw_host_free(rows);
 }
 
 /* ---- slices and counters ---- */
@@ -218,7 +214,8 @@ struct chrome {
 static void name_owners(struct chrome *chrome)
 {
     const struct flw_owners *owners = chrome->analysis->owners;
-    uint32_t *uses = flw_host_alloc(owners->names.count, sizeof *uses); /* by the name's number */
+    FLW_LOCAL uint32_t *uses =
+        flw_host_alloc(owners->names.count, sizeof *uses); /* by the name's number */
     chrome->names = flw_host_alloc(owners->count, sizeof *chrome->names);
     for (uint32_t i = 0; i < owners->count; i++) {
         uses[owners->list[i].brief]++;
@@ -227,7 +224,6 @@ static void name_owners(struct chrome *chrome)
         chrome->names[i] =
             (uses[owners->list[i].brief] > 1 ? flw_owners_name : flw_owners_short_name)(owners, i);
     }
-    flw_host_free(uses);
 }
 
 /* Print an event with a number of bytes that is not of one block. */

@@ -478,7 +478,7 @@ static void read_record(struct form *form, struct flw_rank *rank)
 bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank *rank),
                    void *context, char *message)
 {
-    struct form *form = flw_host_alloc(1, sizeof *form);
+    FLW_LOCAL struct form *form = flw_host_alloc(1, sizeof *form);
     struct flw_input *input = &form->input;
     size_t count = 0;
     message[0] = '\0';
@@ -506,6 +506,5 @@ bool flw_rank_read(const char *path, void (*take)(void *context, struct flw_rank
         flw_input_close(input);
     }
     flw_json_tree_finish(&form->tree);
-    flw_host_free(form);
     return is_read;
 }

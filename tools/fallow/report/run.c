@@ -401,7 +401,7 @@ static bool make_room(struct work *work)
 /* True if the names of the files are those of a job. */
 static bool are_ranks(const struct work *work)
 {
-    const char **paths = flw_host_alloc(work->job_count, sizeof *paths);
+    FLW_LOCAL const char **paths = flw_host_alloc(work->job_count, sizeof *paths);
     size_t count = 0;
     uint64_t twice = FLW_UNKNOWN;
     for (size_t i = 0; i < work->job_count; i++) {
@@ -414,7 +414,6 @@ static bool are_ranks(const struct work *work)
                      "report --json-lines and merge with one trace of each",
                      twice);
     }
-    flw_host_free(paths);
     return are;
 }
 

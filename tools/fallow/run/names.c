@@ -35,8 +35,7 @@ static void put(struct naming *naming, const char *function, const char *file, u
 {
     uint32_t frame = 0;
     naming->has_memory &= flw_stacks_add_frame(&naming->to, function, file, line, &frame);
-    FLW_HOST_GROW(naming->list, naming->list_room, naming->list_count + 1);
-    naming->list[naming->list_count++] = frame;
+    FLW_HOST_ADD(naming->list, naming->list_count, naming->list_room, frame);
 }
 
 static void expand(struct naming *naming, const struct flw_frame *frame)
@@ -100,7 +99,7 @@ size_t flw_names_find(struct flw_trace *trace, bool *out_has_memory)
 {
     struct naming naming = {.from = &trace->stacks, .has_memory = true};
     size_t stack_count = trace->stacks.lists.count, frame_count = trace->stacks.frames.count;
-    uint32_t *numbers = flw_host_alloc(stack_count + 1, sizeof *numbers);
+    FLW_LOCAL uint32_t *numbers = flw_host_alloc(stack_count + 1, sizeof *numbers);
     naming.firsts = flw_host_alloc(frame_count + 1, sizeof *naming.firsts);
     for (size_t i = 0; i < frame_count; i++) {
         expand(&naming, flw_stacks_frame(&trace->stacks, i));
@@ -116,7 +115,6 @@ size_t flw_names_find(struct flw_trace *trace, bool *out_has_memory)
     flw_stacks_finish(&naming.to);
     flw_host_free(naming.firsts);
     flw_host_free(naming.list);
-    flw_host_free(numbers);
     *out_has_memory = naming.has_memory;
     return naming.has_memory ? naming.named_count : 0;
 }

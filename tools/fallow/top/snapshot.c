@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/compare.h"
 #include "common/frame.h"
 #include "common/tool_host.h"
 #include "top/top.h"
@@ -87,7 +88,7 @@ static enum flw_stats_file_state take_bulletin(struct flw_stats_file_reader *rea
     if (state != FLW_STATS_FILE_OK) {
         return state;
     }
-    unsigned char *bytes = flw_host_alloc(FLW_STATS_FILE_BODY_BYTES, 1);
+    FLW_LOCAL unsigned char *bytes = flw_host_alloc(FLW_STATS_FILE_BODY_BYTES, 1);
     state = flw_stats_file_ask(reader, ANSWER_NS);
     if (state == FLW_STATS_FILE_OK) {
         state = flw_stats_file_read(reader, bytes, &count);
@@ -95,7 +96,6 @@ static enum flw_stats_file_state take_bulletin(struct flw_stats_file_reader *rea
     if (state == FLW_STATS_FILE_OK && !flw_stats_page_read(stats_page, bytes, count)) {
         state = FLW_STATS_FILE_FOREIGN;
     }
-    flw_host_free(bytes);
     flw_stats_file_close(reader);
     return state;
 }
@@ -196,8 +196,7 @@ static bool take(struct flw_top_snapshot *snapshot, const char *directory,
 static void keep_name(void *context, const struct flw_stats_file_name *name)
 {
     struct names *names = context;
-    FLW_HOST_GROW(names->list, names->capacity, names->count + 1);
-    names->list[names->count++] = *name;
+    FLW_HOST_ADD(names->list, names->count, names->capacity, *name);
 }
 
 static int compare_names(const void *left, const void *right)
@@ -211,9 +210,7 @@ static pid_t *list_processes(struct names *names, size_t *out_count, uint32_t *o
 {
     pid_t *processes = flw_host_alloc(names->count, sizeof *processes);
     size_t count = 0;
-    if (names->count > 0) {
-        qsort(names->list, names->count, sizeof *names->list, compare_names);
-    }
+    FLW_SORT(names->list, names->count, compare_names);
     for (size_t i = 0; i < names->count; i++) {
         const struct flw_stats_file_name *name = &names->list[i];
         if (geteuid() != 0 && name->user != geteuid()) {
@@ -366,9 +363,7 @@ uint32_t flw_top_list_owners(const struct flw_stats_page_pool *pool,
             count = add_owner(owners, count, &owner);
         }
     }
-    if (count > 0) {
-        qsort(owners, count, sizeof *owners, compare_owners);
-    }
+    FLW_SORT(owners, count, compare_owners);
     if (rest.count > 0) {
         owners[count++] = rest;
     }

@@ -354,7 +354,7 @@ static void add_pool(struct flw_top_page *page, const struct flw_top_pool *pool,
 void flw_top_write_process(struct flw_top_page *page, const struct flw_top_snapshot *snapshot,
                            const struct flw_top_snapshot *before, enum flw_top_sort sort)
 {
-    struct row *rows = flw_host_alloc(snapshot->pool_count, sizeof *rows);
+    FLW_LOCAL struct row *rows = flw_host_alloc(snapshot->pool_count, sizeof *rows);
     for (uint32_t i = 0; i < snapshot->pool_count; i++) {
         add_to_row(&rows[i], snapshot->pools[i].stats_page->value);
     }
@@ -386,13 +386,12 @@ void flw_top_write_process(struct flw_top_page *page, const struct flw_top_snaps
         struct change change = find_change(pool, snapshot, before);
         add_pool(page, pool, &change, sort);
     }
-    flw_host_free(rows);
 }
 
 void flw_top_write_list(struct flw_top_page *page, const struct flw_top_snapshots *all,
                         enum flw_top_sort sort)
 {
-    struct row *rows = list_snapshots(all, sort);
+    FLW_LOCAL struct row *rows = list_snapshots(all, sort);
     flw_top_add_line(page, FLW_TOP_HEADING, "%8s %-16s %5s %10s %10s %10s %8s", "PROCESS", "NAME",
                      "POOLS", "RESERVED", "LIVE", "CACHED", "HITS");
     for (size_t i = 0; i < all->count; i++) {
@@ -401,19 +400,17 @@ void flw_top_write_list(struct flw_top_page *page, const struct flw_top_snapshot
              snapshot->pool_total, FLW_SIZE(rows[i].reserved), FLW_SIZE(rows[i].live),
              FLW_SIZE(rows[i].cached), SHARE(rows[i].hits, rows[i].allocs));
     }
-    flw_host_free(rows);
 }
 
 pid_t flw_top_choose(const struct flw_top_snapshots *all, enum flw_top_sort sort, pid_t process,
                      size_t step)
 {
-    struct row *rows = list_snapshots(all, sort);
+    FLW_LOCAL struct row *rows = list_snapshots(all, sort);
     size_t place = 0;
     for (size_t i = 0; i < all->count; i++) {
         place = all->snapshots[rows[i].index].process == process ? i : place;
     }
     pid_t chosen =
         all->count == 0 ? 0 : all->snapshots[rows[(place + step) % all->count].index].process;
-    flw_host_free(rows);
     return chosen;
 }

@@ -54,7 +54,7 @@ static void count_sizes(struct facts *facts)
     if (count == 0) {
         return;
     }
-    uint64_t *sizes = flw_host_alloc(count, sizeof *sizes);
+    FLW_LOCAL uint64_t *sizes = flw_host_alloc(count, sizeof *sizes);
     for (size_t i = 0; i < count; i++) {
         sizes[i] = trace->blocks[trace->initial_count + i].size_bytes;
     }
@@ -64,7 +64,6 @@ static void count_sizes(struct facts *facts)
     }
     facts->smallest_bytes = sizes[0];
     facts->largest_bytes = sizes[count - 1];
-    flw_host_free(sizes);
 }
 
 /* Both sums are at most the peak. */
