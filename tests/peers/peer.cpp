@@ -3,7 +3,9 @@
 
 #include "fallow/simcuda.h"
 
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -11,6 +13,7 @@
 #include <unistd.h>
 
 extern "C" void flw_sim_reset(const flw_sim_config *config);
+extern "C" void flw_sim_get_ledger(int device, flw_sim_ledger *out);
 
 namespace
 {
@@ -48,6 +51,8 @@ __attribute__((constructor)) void prepare()
     flw_sim_config world = {};
     world.struct_size = sizeof world;
     world.schedule = FLW_SIM_CLOCK;
+    const char *bytes = std::getenv("PEER_DEVICE_BYTES");
+    world.device_bytes = bytes != nullptr ? std::strtoull(bytes, nullptr, 10) : 0;
     flw_sim_reset(&world);
     std::thread([] { pause(); }).detach();
 }
@@ -91,5 +96,22 @@ int fallow_null_record_use(void *, void *pointer, const void *stream)
 int fallow_null_poll(void *)
 {
     return 0;
+}
+
+// Make streams, in the order in which a trace numbers them: PyTorch releases memory in the order of its streams.
+void peer_make_streams(int count)
+{
+    for (int i = 0; i < count; i++) {
+        (void)find_stream(reinterpret_cast<const void *>(static_cast<std::uintptr_t>(i + 1)));
+    }
+}
+
+// Return the most bytes that the driver gave, also to requests that then failed.
+std::size_t peer_peak_given()
+{
+    flw_sim_ledger ledger = {};
+    ledger.struct_size = sizeof ledger;
+    flw_sim_get_ledger(0, &ledger);
+    return ledger.peak_given_bytes;
 }
 }

@@ -128,6 +128,7 @@ static void start_comparison(struct torch *torch)
     bool is_cold = trace->initial_count == 0 && trace->segment_count == 0;
     torch->compares = is_standard(&torch->model.settings) && trace->has_addresses &&
                       trace->has_segments && (is_cold || statistics->is_seeded);
+    torch->model.heap.orders_by_age = !torch->compares; /* older versions record too */
     if (torch->compares) {
         statistics->match_count = statistics->compare_count = 0;
         statistics->segment_count = statistics->recorded_segment_count = 0;

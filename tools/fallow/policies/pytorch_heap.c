@@ -25,23 +25,35 @@ static uint64_t mapped_bytes(const struct flw_pytorch_block *block)
     return block->is_unmapped ? 0 : block->size_bytes;
 }
 
-static bool is_before(const struct flw_pytorch_block *block, uint16_t stream, uint64_t size_bytes,
-                      uint64_t address)
+/* The order of free blocks. */
+struct key {
+    uint16_t stream;
+    uint64_t size_bytes, segment_number, address;
+};
+
+static struct key key_of(const struct flw_pytorch_block *block)
 {
-    if (block->segment->stream != stream) {
-        return block->segment->stream < stream;
-    }
-    uint64_t own_bytes = mapped_bytes(block);
-    return own_bytes != size_bytes ? own_bytes < size_bytes : block->address < address;
+    return (struct key){.stream = block->segment->stream,
+                        .size_bytes = mapped_bytes(block),
+                        .segment_number = block->segment->number,
+                        .address = block->address};
+}
+
+static bool is_before(const struct flw_pytorch_block *block, const struct key *key)
+{
+    struct key own = key_of(block);
+    return own.stream != key->stream                   ? own.stream < key->stream
+           : own.size_bytes != key->size_bytes         ? own.size_bytes < key->size_bytes
+           : own.segment_number != key->segment_number ? own.segment_number < key->segment_number
+                                                       : own.address < key->address;
 }
 
 /* Return the first that is not before. */
-static struct flw_tree_node *search(const struct flw_tree *list, uint16_t stream,
-                                    uint64_t size_bytes, uint64_t address)
+static struct flw_tree_node *search(const struct flw_tree *list, struct key key)
 {
     struct flw_tree_node *found = NULL, *node = list->root;
     while (node != NULL) {
-        bool goes_right = is_before(block_of(node), stream, size_bytes, address);
+        bool goes_right = is_before(block_of(node), &key);
         found = goes_right ? found : node;
         node = goes_right ? node->right : node->left;
     }
@@ -57,19 +69,21 @@ static struct flw_pytorch_block *of_stream(struct flw_tree_node *node, uint16_t 
 struct flw_pytorch_block *flw_pytorch_heap_find(const struct flw_tree *list, uint16_t stream,
                                                 uint64_t size_bytes)
 {
-    return of_stream(search(list, stream, size_bytes, 0), stream);
+    return of_stream(search(list, (struct key){.stream = stream, .size_bytes = size_bytes}),
+                     stream);
 }
 
 struct flw_pytorch_block *flw_pytorch_heap_find_less(const struct flw_tree *list, uint16_t stream,
                                                      uint64_t size_bytes)
 {
-    const struct flw_tree_node *node = search(list, stream, size_bytes, 0);
+    const struct flw_tree_node *node =
+        search(list, (struct key){.stream = stream, .size_bytes = size_bytes});
     return of_stream(node != NULL ? node->previous : list->last, stream);
 }
 
 struct flw_pytorch_block *flw_pytorch_heap_first(const struct flw_tree *list)
 {
-    return block_of(search(list, 0, 0, 0));
+    return block_of(search(list, (struct key){.stream = 0}));
 }
 
 struct flw_pytorch_block *flw_pytorch_heap_after(const struct flw_pytorch_block *block)
@@ -173,9 +187,7 @@ struct flw_pytorch_block *flw_pytorch_heap_put(struct flw_pytorch_heap *heap,
         block = previous;
     }
     block->since = since;
-    flw_tree_insert_before(
-        list, &block->node,
-        search(list, block->segment->stream, mapped_bytes(block), block->address));
+    flw_tree_insert_before(list, &block->node, search(list, key_of(block)));
     block->is_free = true;
     return block;
 }
@@ -209,25 +221,43 @@ static void drop_granules(struct flw_pytorch_heap *heap, struct flw_pytorch_segm
     }
 }
 
-static bool map_granule(struct flw_pytorch_heap *heap, struct flw_pytorch_segment *segment,
-                        CUmemLocation location, size_t i)
+/* Create the handles of granules, all or none. */
+static bool create_granules(struct flw_pytorch_heap *heap, struct flw_pytorch_segment *segment,
+                            CUmemLocation location, size_t begin, size_t end)
 {
     const struct flw_driver *driver = &heap->device->driver;
-    CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = location};
-    heap->call_count++;
-    if (driver->cuMemCreate(&handle, segment->granule_bytes, &properties, 0) != CUDA_SUCCESS) {
-        return false;
-    }
-    heap->call_count++;
-    if (driver->cuMemMap(granule_address(segment, i), segment->granule_bytes, 0, handle, 0) !=
-        CUDA_SUCCESS) {
+    for (size_t i = begin; i < end; i++) {
         heap->call_count++;
-        driver->cuMemRelease(handle);
-        return false;
+        if (driver->cuMemCreate(&segment->handles[i], segment->granule_bytes, &properties, 0) !=
+            CUDA_SUCCESS) {
+            segment->handles[i] = 0;
+            heap->call_count += i - begin;
+            while (i-- > begin) {
+                driver->cuMemRelease(segment->handles[i]);
+                segment->handles[i] = 0;
+            }
+            return false;
+        }
     }
-    segment->handles[i] = handle;
     return true;
+}
+
+static bool map_granules(struct flw_pytorch_heap *heap, struct flw_pytorch_segment *segment,
+                         CUmemLocation location, size_t begin, size_t end)
+{
+    const struct flw_driver *driver = &heap->device->driver;
+    CUmemAccessDesc access = {.location = location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    bool is_done = true;
+    for (size_t i = begin; is_done && i < end; i++) {
+        heap->call_count++;
+        is_done = driver->cuMemMap(granule_address(segment, i), segment->granule_bytes, 0,
+                                   segment->handles[i], 0) == CUDA_SUCCESS;
+    }
+    heap->call_count++;
+    return is_done && driver->cuMemSetAccess(granule_address(segment, begin),
+                                             (end - begin) * segment->granule_bytes, &access,
+                                             1) == CUDA_SUCCESS;
 }
 
 static void add_reserved(struct flw_pytorch_heap *heap, uint64_t size_bytes)
@@ -248,20 +278,13 @@ bool flw_pytorch_heap_map(struct flw_pytorch_heap *heap, struct flw_pytorch_bloc
     struct flw_pytorch_segment *segment = block->segment;
     CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
                               .id = device->is_sim ? 0 : device->ordinal};
-    CUmemAccessDesc access = {.location = location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    size_t begin = granule_of(segment, block->address), i = begin;
+    size_t begin = granule_of(segment, block->address);
     size_t end = granule_of(segment, block->address + block->size_bytes);
-    while (i < end && map_granule(heap, segment, location, i)) {
-        i++;
+    if (!create_granules(heap, segment, location, begin, end)) {
+        return false;
     }
-    bool is_done = i == end;
-    if (is_done) {
-        heap->call_count++;
-        is_done = device->driver.cuMemSetAccess(granule_address(segment, begin), block->size_bytes,
-                                                &access, 1) == CUDA_SUCCESS;
-    }
-    if (!is_done) {
-        drop_granules(heap, segment, begin, i);
+    if (!map_granules(heap, segment, location, begin, end)) {
+        drop_granules(heap, segment, begin, end);
         return false;
     }
     add_reserved(heap, block->size_bytes);
@@ -290,6 +313,7 @@ static struct flw_pytorch_block *add_segment(struct flw_pytorch_heap *heap,
     struct flw_pytorch_segment *segment = flw_host_alloc(1, sizeof *segment);
     struct flw_pytorch_block *block = new_block(heap);
     *segment = *like;
+    segment->number = heap->orders_by_age ? ++heap->segment_count : 0;
     segment->first = block;
     segment->next = heap->segments;
     if (segment->next != NULL) {
@@ -393,11 +417,9 @@ static bool list_is_valid(const struct flw_tree *list, bool is_unmapped, size_t 
     size_t count = 0;
     for (const struct flw_pytorch_block *block = flw_pytorch_heap_first(list); block != NULL;
          block = flw_pytorch_heap_after(block)) {
-        uint16_t stream = block->segment->stream;
-        uint64_t size_bytes = mapped_bytes(block);
+        struct key key = key_of(block);
         if (!block->is_free || block->is_unmapped != is_unmapped ||
-            search(list, stream, size_bytes, block->address) != &block->node ||
-            (previous != NULL && !is_before(previous, stream, size_bytes, block->address))) {
+            search(list, key) != &block->node || (previous != NULL && !is_before(previous, &key))) {
             return false;
         }
         previous = block;

@@ -44,6 +44,7 @@ struct flw_pytorch_segment {
     uint64_t size_bytes;
     uint64_t granule_bytes;                /* 0: not expandable */
     CUmemGenericAllocationHandle *handles; /* of each granule; 0: no memory */
+    uint64_t number; /* free blocks of one size are taken from the segment with the lowest */
     uint16_t stream;
     uint8_t pool; /* below FLW_PYTORCH_POOLS */
 };
@@ -58,6 +59,9 @@ struct flw_pytorch_heap {
     uint64_t reserved_bytes, peak_reserved_bytes;
     uint64_t cut_count, join_count;  /* of blocks */
     uint64_t grow_count, call_count; /* segments and ranges that got memory; driver calls */
+    uint64_t segment_count;          /* numbered so far */
+    bool
+        orders_by_age; /* as PyTorch 2.15; false: free blocks of one size by address, as older ones */
 };
 
 /* True if the device has the driver calls of expandable segments. */

@@ -249,12 +249,14 @@ static void unmap_segments(struct flw_pytorch_model *model)
         if (segment->granule_bytes == 0 || is_private(model, segment)) {
             continue;
         }
+        bool was_mapped = false;
         for (struct flw_pytorch_block *block = segment->first; block != NULL; block = block->next) {
             if (block->is_free && !block->is_unmapped) {
                 block = unmap_inside(model, block);
+                was_mapped = true;
             }
         }
-        if (segment->first->is_unmapped && segment->first->next == NULL) {
+        if (was_mapped && segment->first->is_unmapped && segment->first->next == NULL) {
             release_block(model, segment->first);
         }
     }
@@ -391,23 +393,47 @@ void flw_pytorch_free(struct flw_pytorch_model *model, struct flw_pytorch_block 
 
 /* ---- frees that wait for other streams ---- */
 
+/* Return an event that is not in use, or a new one; NULL if the driver refuses it. */
+static struct flw_pytorch_event *take_event(struct flw_pytorch_model *model)
+{
+    struct flw_pytorch_event *event = model->spare_events;
+    if (event != NULL) {
+        model->spare_events = event->next;
+        return event;
+    }
+    event = flw_host_alloc(1, sizeof *event);
+    model->heap.call_count++;
+    if (model->heap.device->driver.cuEventCreate(&event->event, CU_EVENT_DISABLE_TIMING) !=
+        CUDA_SUCCESS) {
+        flw_host_free(event);
+        return NULL;
+    }
+    return event;
+}
+
+static void keep_event(struct flw_pytorch_model *model, struct flw_pytorch_event *event)
+{
+    event->next = model->spare_events;
+    model->spare_events = event;
+}
+
 static bool record(struct flw_pytorch_model *model, struct flw_pytorch_block *block, size_t stream)
 {
     const struct flw_device *device = model->heap.device;
-    CUevent event = NULL;
-    if (device->driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+    struct flw_pytorch_event *last = take_event(model);
+    if (last == NULL) {
         return false;
     }
-    if (device->driver.cuEventRecord(event, device->streams[stream]) != CUDA_SUCCESS) {
-        device->driver.cuEventDestroy_v2(event);
+    model->heap.call_count++;
+    if (device->driver.cuEventRecord(last->event, device->streams[stream]) != CUDA_SUCCESS) {
+        keep_event(model, last);
         return false;
     }
     struct flw_pytorch_queue *queue = &model->queues[stream];
-    struct flw_pytorch_event *last = flw_host_alloc(1, sizeof *last);
-    *last = (struct flw_pytorch_event){.block = block, .event = event};
+    last->block = block;
+    last->next = NULL;
     *(queue->first == NULL ? &queue->first : &queue->last->next) = last;
     queue->last = last;
-    model->heap.call_count += 2;
     model->event_count++;
     return true;
 }
@@ -439,12 +465,11 @@ static void free_complete(struct flw_pytorch_model *model, bool waits)
                 model->heap.call_count++;
                 driver->cuEventSynchronize(first->event);
             }
-            driver->cuEventDestroy_v2(first->event);
             if (--first->block->wait_count == 0) {
                 flw_pytorch_free(model, first->block);
             }
             queue->first = first->next;
-            flw_host_free(first);
+            keep_event(model, first);
         }
     }
 }
@@ -521,6 +546,12 @@ void flw_pytorch_init(struct flw_pytorch_model *model, const struct flw_device *
 void flw_pytorch_finish(struct flw_pytorch_model *model)
 {
     free_complete(model, true);
+    while (model->spare_events != NULL) {
+        struct flw_pytorch_event *event = model->spare_events;
+        model->spare_events = event->next;
+        model->heap.device->driver.cuEventDestroy_v2(event->event);
+        flw_host_free(event);
+    }
     flw_pytorch_heap_finish(&model->heap);
     flw_host_free(model->queues);
 }

@@ -44,10 +44,11 @@ struct flw_pytorch_queue {
 struct flw_pytorch_model {
     struct flw_pytorch_heap heap;
     struct flw_pytorch_settings settings;
-    const struct flw_lanes *lanes;    /* memory of private ones is never released */
-    uint64_t now[FLW_PYTORCH_POOLS];  /* requests so far: the clock of a free block's age */
-    struct flw_pytorch_queue *queues; /* of each stream: events that freed blocks wait for */
-    uint64_t event_count, wait_count; /* events recorded; waits of the host for one */
+    const struct flw_lanes *lanes;          /* memory of private ones is never released */
+    uint64_t now[FLW_PYTORCH_POOLS];        /* requests so far: the clock of a free block's age */
+    struct flw_pytorch_queue *queues;       /* of each stream: events that freed blocks wait for */
+    struct flw_pytorch_event *spare_events; /* not in use: PyTorch keeps its events */
+    uint64_t event_count, wait_count;       /* events recorded; waits of the host for one */
     uint64_t next_address,
         next_bytes; /* the address of the next segment if it has this size; else 0 */
 };
