@@ -8,67 +8,66 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-static CUcontext begin_context(struct host_bed *bed, CUstream *out_stream)
+static CUcontext begin_context(CUstream *out_stream)
 {
     CUcontext context = NULL, popped = NULL;
-    assert_ok(bed->sim.cu.cuCtxCreate_v2(&context, 0, 0));
-    assert_ok(bed->sim.cu.cuStreamCreate(out_stream, CU_STREAM_NON_BLOCKING));
-    assert_ok(bed->sim.cu.cuCtxPopCurrent_v2(&popped));
+    assert_ok(bed.sim.cu.cuCtxCreate_v2(&context, 0, 0));
+    assert_ok(bed.sim.cu.cuStreamCreate(out_stream, CU_STREAM_NON_BLOCKING));
+    assert_ok(bed.sim.cu.cuCtxPopCurrent_v2(&popped));
     return context;
 }
 
-static void use_in(struct host_bed *bed, CUcontext context, CUstream stream, void *block,
-                   size_t bytes)
+static void use_in(CUcontext context, CUstream stream, void *block, size_t bytes)
 {
     CUcontext popped = NULL;
     flw_sim_range range = {.address = (uintptr_t)block, .bytes = bytes};
-    assert_ok(bed->sim.cu.cuCtxPushCurrent_v2(context));
-    assert_int_equal(bed->sim.touch(stream, &range, 1), 0);
-    assert_ok(bed->sim.cu.cuCtxPopCurrent_v2(&popped));
+    assert_ok(bed.sim.cu.cuCtxPushCurrent_v2(context));
+    assert_int_equal(bed.sim.touch(stream, &range, 1), 0);
+    assert_ok(bed.sim.cu.cuCtxPopCurrent_v2(&popped));
 }
 
 /* With events recorded, with none, with the stream retired. */
 TEST(the_end_of_another_context_completes_its_work)
 {
     for (unsigned i = 0; i < 4; i++) {
-        struct host_bed bed;
         CUstream foreign = NULL;
-        host_begin(&bed);
-        CUcontext context = begin_context(&bed, &foreign);
-        void *block = host_alloc(&bed, 1 * MIB);
-        use_in(&bed, context, foreign, block, 1 * MIB);
+        host_begin();
+        CUcontext context = begin_context(&foreign);
+        void *block = host_alloc(1 * MIB);
+        use_in(context, foreign, block, 1 * MIB);
         if (i == 1) { /* the free is not enough for an event */
             assert_ok(fallow_host_free_idle(bed.host, block));
-            block = host_alloc(&bed, 1000);
+            block = host_alloc(1000);
         }
-        host_free(&bed, block, foreign);
+        host_free(block, foreign);
         if (i >= 2) {
             assert_ok(fallow_host_poll(bed.host));
-            assert_int_equal(host_stats(&bed).deferred_bytes, 1 * MIB);
+            assert_int_equal(host_stats().deferred_bytes, 1 * MIB);
         }
         if (i == 3) {
             assert_ok(fallow_host_stream_retire(bed.host, foreign));
         }
         assert_ok(bed.sim.cu.cuCtxDestroy_v2(context));
         assert_ok(fallow_host_trim(bed.host, SIZE_MAX, UINT64_MAX, NULL));
-        assert_int_equal(host_stats(&bed).deferred_bytes, 0);
-        host_check(&bed);
+        assert_int_equal(host_stats().deferred_bytes, 0);
+        host_check();
         if (i < 3) { /* a new stream with the handle would be mistaken for it, and be lost */
-            host_end(&bed);
+            host_end();
             continue;
         }
-        CUcontext heir = begin_context(&bed, &foreign);
-        block = host_alloc(&bed, 1 * MIB);
-        use_in(&bed, heir, foreign, block, 1 * MIB);
-        host_free(&bed, block, foreign);
+        CUcontext heir = begin_context(&foreign);
+        block = host_alloc(1 * MIB);
+        use_in(heir, foreign, block, 1 * MIB);
+        host_free(block, foreign);
         assert_ok(fallow_host_stream_retire(bed.host, foreign));
-        assert_int_equal(host_stats(&bed).deferred_bytes, 1 * MIB);
+        assert_int_equal(host_stats().deferred_bytes, 1 * MIB);
         bed.sim.step(UINT64_MAX);
         assert_ok(fallow_host_poll(bed.host));
-        assert_int_equal(host_stats(&bed).deferred_bytes, 0);
+        assert_int_equal(host_stats().deferred_bytes, 0);
         fallow_host_destroy(bed.host);
+        bed.host = NULL;
         assert_ok(bed.sim.cu.cuCtxDestroy_v2(heir));
-        host_end(&bed);
+        host_end();
     }
 }
 
@@ -76,34 +75,33 @@ TEST(the_end_of_another_context_completes_its_work)
  * handle: a free on it may mean either. */
 TEST(a_handle_that_another_context_has_now_waits_for_that_too)
 {
-    struct host_bed bed;
     CUstream foreign = NULL, heir = NULL;
     CUcontext popped = NULL;
     CUdeviceptr device = 0;
     unsigned char byte = 0;
-    host_begin(&bed);
-    CUcontext old = begin_context(&bed, &foreign);
-    void *block = host_alloc(&bed, 1000);
-    use_in(&bed, old, foreign, block, 1000);
-    host_free(&bed, block, foreign);
+    host_begin();
+    CUcontext old = begin_context(&foreign);
+    void *block = host_alloc(1000);
+    use_in(old, foreign, block, 1000);
+    host_free(block, foreign);
     assert_ok(bed.sim.cu.cuCtxDestroy_v2(old));
-    CUcontext context = begin_context(&bed, &heir), other = NULL;
+    CUcontext context = begin_context(&heir), other = NULL;
     if (context == old) { /* not the one with the context's handle */
         other = context;
         assert_ok(bed.sim.cu.cuCtxPushCurrent_v2(other));
         assert_ok(bed.sim.cu.cuStreamDestroy_v2(heir));
         assert_ok(bed.sim.cu.cuCtxPopCurrent_v2(&popped));
-        context = begin_context(&bed, &heir);
+        context = begin_context(&heir);
     }
     assert_ptr_equal(heir, foreign);
     assert_ptr_not_equal(context, old);
-    unsigned char *bytes = host_alloc(&bed, 2000);
+    unsigned char *bytes = host_alloc(2000);
     memset(bytes, 0x5a, 2000);
     assert_ok(bed.sim.cu.cuCtxPushCurrent_v2(context));
     assert_ok(bed.sim.cu.cuMemAlloc_v2(&device, MIB));
     assert_ok(bed.sim.cu.cuMemcpyHtoDAsync_v2(device, bytes, 2000, heir));
     assert_ok(bed.sim.cu.cuCtxPopCurrent_v2(&popped));
-    host_free(&bed, bytes, heir);
+    host_free(bytes, heir);
     assert_ok(fallow_host_trim(bed.host, SIZE_MAX, UINT64_MAX, NULL));
     memset(bytes, 0, 2000); /* anybody's */
     assert_ok(bed.sim.cu.cuCtxPushCurrent_v2(context));
@@ -112,13 +110,14 @@ TEST(a_handle_that_another_context_has_now_waits_for_that_too)
     assert_ok(bed.sim.cu.cuMemFree_v2(device));
     assert_ok(bed.sim.cu.cuCtxPopCurrent_v2(&popped));
     assert_int_equal(byte, 0x5a);
-    host_check(&bed);
+    host_check();
     fallow_host_destroy(bed.host);
+    bed.host = NULL;
     assert_ok(bed.sim.cu.cuCtxDestroy_v2(context));
     if (other != NULL) {
         assert_ok(bed.sim.cu.cuCtxDestroy_v2(other));
     }
-    host_end(&bed);
+    host_end();
 }
 
 /* too little for an event of its own */
@@ -138,35 +137,33 @@ static void CUDA_CB try_to_allocate(void *context)
 
 TEST(a_host_function_gets_nothing_that_is_in_use)
 {
-    struct host_bed bed;
-    host_begin_world(&bed, NULL);
-    fallow_host_config config = host_config(&bed);
+    host_begin_world(NULL);
+    fallow_host_config config = host_config();
     config.limit_bytes = SMALL_BYTES;
     config.wait_ms = 20;
-    host_create(&bed, &config);
-    void *block = host_alloc(&bed, SMALL_BYTES);
+    host_create(&config);
+    void *block = host_alloc(SMALL_BYTES);
     memset(block, 0x5a, SMALL_BYTES);
-    host_copy(&bed, block, SMALL_BYTES, bed.stream);
-    host_free(&bed, block, bed.stream);
+    host_copy(block, SMALL_BYTES, bed.stream);
+    host_free(block, bed.stream);
     struct attempt attempt = {.host = bed.host};
     assert_ok(bed.sim.cu.cuLaunchHostFunc(bed.other, try_to_allocate, &attempt));
     assert_ok(bed.sim.cu.cuStreamSynchronize(bed.other));
     assert_int_equal(attempt.status, FALLOW_OUT_OF_PINNED_MEMORY);
     assert_null(attempt.block);
-    assert_int_equal(host_stats(&bed).lost_streams, 0);
-    assert_int_equal(host_stats(&bed).deferred_bytes, SMALL_BYTES);
-    host_check(&bed);
+    assert_int_equal(host_stats().lost_streams, 0);
+    assert_int_equal(host_stats().deferred_bytes, SMALL_BYTES);
+    host_check();
     assert_ok(fallow_host_poll(bed.host)); /* records, from here */
     bed.sim.step(UINT64_MAX);
-    assert_int_equal(host_read_back(&bed, SMALL_BYTES - 1, bed.stream), 0x5a);
-    block = host_alloc(&bed, SMALL_BYTES);
+    assert_int_equal(host_read_back(SMALL_BYTES - 1, bed.stream), 0x5a);
+    block = host_alloc(SMALL_BYTES);
     assert_ok(fallow_host_free_idle(bed.host, block));
-    host_end(&bed);
+    host_end();
 }
 
 /* Two threads, one after the other, that the system gives the same number; a third waits between. */
 struct relay {
-    struct host_bed bed;
     CUcontext context;
     void *held;
     sem_t first_is_ready, first_may_go_on, first_is_done, second_may_begin, second_is_done;
@@ -193,18 +190,16 @@ static void CUDA_CB pause_for_second(void *context)
 static void *free_and_end(void *context)
 {
     struct relay *relay = context;
-    struct host_bed *bed = &relay->bed;
     relay->first = pthread_self();
-    (void)bed->sim.cu.cuCtxSetCurrent(relay->context);
-    void *block = host_alloc(bed, 1 * MIB);
-    relay->held = host_alloc(bed, 100 * KIB);
-    (void)bed->sim.cu.cuLaunchHostFunc(CU_STREAM_PER_THREAD, pause_for_first, relay);
-    (void)fallow_host_free(bed->host, block, CU_STREAM_PER_THREAD);
+    (void)bed.sim.cu.cuCtxSetCurrent(relay->context);
+    void *block = host_alloc(1 * MIB);
+    relay->held = host_alloc(100 * KIB);
+    (void)bed.sim.cu.cuLaunchHostFunc(CU_STREAM_PER_THREAD, pause_for_first, relay);
+    (void)fallow_host_free(bed.host, block, CU_STREAM_PER_THREAD);
     sem_post(&relay->first_is_ready);
     sem_wait(&relay->first_may_go_on);
-    (void)bed->sim.cu.cuMemcpyHtoDAsync_v2(bed->device, relay->held, 100 * KIB,
-                                           CU_STREAM_PER_THREAD);
-    (void)fallow_host_free(bed->host, relay->held, CU_STREAM_PER_THREAD);
+    (void)bed.sim.cu.cuMemcpyHtoDAsync_v2(bed.device, relay->held, 100 * KIB, CU_STREAM_PER_THREAD);
+    (void)fallow_host_free(bed.host, relay->held, CU_STREAM_PER_THREAD);
     sem_post(&relay->first_is_done);
     return NULL;
 }
@@ -212,38 +207,36 @@ static void *free_and_end(void *context)
 static void *follow(void *context)
 {
     struct relay *relay = context;
-    struct host_bed *bed = &relay->bed;
     relay->second = pthread_self();
-    (void)bed->sim.cu.cuCtxSetCurrent(relay->context);
-    void *block = host_alloc(bed, 64 * KIB);
-    (void)fallow_host_free(bed->host, block, CU_STREAM_PER_THREAD);
-    (void)bed->sim.cu.cuStreamSynchronize(CU_STREAM_PER_THREAD);
-    relay->status = fallow_host_poll(bed->host);
-    relay->deferred_bytes = host_stats(bed).deferred_bytes;
+    (void)bed.sim.cu.cuCtxSetCurrent(relay->context);
+    void *block = host_alloc(64 * KIB);
+    (void)fallow_host_free(bed.host, block, CU_STREAM_PER_THREAD);
+    (void)bed.sim.cu.cuStreamSynchronize(CU_STREAM_PER_THREAD);
+    relay->status = fallow_host_poll(bed.host);
+    relay->deferred_bytes = host_stats().deferred_bytes;
     return NULL;
 }
 
 static void *wait_for_all(void *context)
 {
-    struct relay *relay = context;
-    return (void *)(uintptr_t)fallow_host_trim(relay->bed.host, SIZE_MAX, UINT64_MAX, NULL);
+    (void)context;
+    return (void *)(uintptr_t)fallow_host_trim(bed.host, SIZE_MAX, UINT64_MAX, NULL);
 }
 
 TEST(a_new_thread_does_not_answer_for_one_that_has_ended)
 {
     static struct relay relay;
-    struct host_bed *bed = &relay.bed;
     pthread_t first, second, waiter;
     sem_t *signals[] = {&relay.first_is_ready, &relay.first_may_go_on, &relay.first_is_done,
                         &relay.second_may_begin, &relay.second_is_done};
     for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++) {
         assert_int_equal(sem_init(signals[i], 0, 0), 0);
     }
-    host_begin(bed);
-    assert_ok(bed->sim.cu.cuCtxGetCurrent(&relay.context));
-    void *block = host_alloc(bed, 2 * MIB); /* of the stream that is polled last */
-    assert_ok(bed->sim.cu.cuLaunchHostFunc(bed->other, pause_for_second, &relay));
-    host_free(bed, block, bed->other);
+    host_begin();
+    assert_ok(bed.sim.cu.cuCtxGetCurrent(&relay.context));
+    void *block = host_alloc(2 * MIB); /* of the stream that is polled last */
+    assert_ok(bed.sim.cu.cuLaunchHostFunc(bed.other, pause_for_second, &relay));
+    host_free(block, bed.other);
     assert_int_equal(pthread_create(&first, NULL, free_and_end, &relay), 0);
     sem_wait(&relay.first_is_ready);
     assert_int_equal(pthread_create(&waiter, NULL, wait_for_all, &relay), 0);
@@ -258,9 +251,8 @@ TEST(a_new_thread_does_not_answer_for_one_that_has_ended)
     }
     assert_ok(relay.status);
     assert_int_equal(relay.deferred_bytes, 2 * MIB + 100 * KIB);
-    assert_int_equal(host_stats(bed).deferred_bytes, 0);
-    host_check(bed);
-    host_end(bed);
+    assert_int_equal(host_stats().deferred_bytes, 0);
+    host_end();
 }
 
 /* Free runs of 33 pages and one of 40 are in one bin; only the latter has room for 38 pages. */
@@ -269,18 +261,17 @@ TEST(short_runs_do_not_hide_one_that_fits)
     enum {
         SHORT = 200
     };
-    struct host_bed bed;
     void *shorts[SHORT], *large;
     for (unsigned pages = 39; pages <= 70; pages += 31) { /* in the same bin, in a later one */
-        host_begin_world(&bed, NULL);
-        fallow_host_config config = host_config(&bed);
+        host_begin_world(NULL);
+        fallow_host_config config = host_config();
         config.slack_percent = UINT32_MAX;
         config.limit_bytes = 64 * MIB;
-        host_create(&bed, &config);
-        large = host_alloc(&bed, (size_t)pages * 4096);
+        host_create(&config);
+        large = host_alloc((size_t)pages * 4096);
         for (unsigned i = 0; i < SHORT; i++) {
-            (void)host_alloc(&bed, 17 * 4096); /* a post, of the same kind of chunk */
-            shorts[i] = host_alloc(&bed, (size_t)33 * 4096);
+            (void)host_alloc(17 * 4096); /* a post, of the same kind of chunk */
+            shorts[i] = host_alloc((size_t)33 * 4096);
         }
         void *rest[4096];
         unsigned count = 0;
@@ -292,9 +283,8 @@ TEST(short_runs_do_not_hide_one_that_fits)
         for (unsigned i = 0; i < SHORT; i++) {
             assert_ok(fallow_host_free_idle(bed.host, shorts[i]));
         }
-        (void)host_alloc(&bed, (size_t)38 * 4096);
-        host_check(&bed);
-        host_end(&bed);
+        (void)host_alloc((size_t)38 * 4096);
+        host_end();
     }
 }
 
@@ -302,12 +292,11 @@ TEST(short_runs_do_not_hide_one_that_fits)
 TEST(small_blocks_take_pages_of_larger_ones_at_the_limit)
 {
     static const size_t sizes[] = {700, 5 * 4096};
-    struct host_bed bed;
     for (size_t i = 0; i < 2; i++) {
         void *larger[300], *small = NULL;
         unsigned count = 0, small_count = 0;
         size_t most_taken = sizes[i] < 4096 ? 4096 : sizes[i];
-        host_begin(&bed);
+        host_begin();
         while (fallow_host_alloc(bed.host, 1 * MIB, &larger[count]) == FALLOW_OK) {
             count++;
         }
@@ -319,44 +308,41 @@ TEST(small_blocks_take_pages_of_larger_ones_at_the_limit)
             small_count++;
         }
         assert_true(small_count * most_taken >= count / 2 * MIB / 8 * 7);
-        host_check(&bed);
-        host_end(&bed);
+        host_end();
     }
 }
 
 /* Many small blocks share one driver call, even if each takes a page (host.h). */
 TEST(small_blocks_are_pinned_many_at_a_time)
 {
-    struct host_bed bed;
-    host_begin(&bed);
+    host_begin();
     for (unsigned i = 0; i < 16000; i++) {
-        (void)host_alloc(&bed, 700);
+        (void)host_alloc(700);
     }
-    assert_in_range(host_stats(&bed).grow_count, 1, 50);
-    host_check(&bed);
-    host_end(&bed);
+    assert_in_range(host_stats().grow_count, 1, 50);
+    host_end();
 }
 
 TEST(a_destroyed_host_pool_stays_refused_after_hundreds_of_others)
 {
-    struct host_bed bed;
     fallow_host_stats stats;
     void *ptr = NULL;
-    host_begin(&bed);
+    host_begin();
     fallow_host_stats_init(&stats);
     fallow_host *first = bed.host;
     fallow_host_destroy(first);
     for (unsigned i = 0; i < 300; i++) {
-        fallow_host_config config = host_config(&bed);
-        host_create(&bed, &config);
+        fallow_host_config config = host_config();
+        host_create(&config);
         assert_int_equal(fallow_host_alloc(first, 5000, &ptr), FALLOW_INVALID_POOL);
         assert_int_equal(fallow_host_get_stats(first, &stats), FALLOW_INVALID_POOL);
         fallow_host_destroy(first);
         assert_ok(fallow_host_get_stats(bed.host, &stats));
         fallow_host_destroy(bed.host);
+        bed.host = NULL;
     }
     bed.host = NULL;
-    host_end(&bed);
+    host_end();
 }
 
 FLW_TEST_MAIN(NULL, NULL)

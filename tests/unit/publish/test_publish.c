@@ -70,18 +70,22 @@ static enum flw_stats_file_state state_of(pid_t process)
     return state;
 }
 
-static void look(struct flw_stats_page *stats_page)
+/* The statistics that the last look() read. */
+static struct flw_stats_page stats_page;
+
+static void look(void)
 {
     static unsigned char bytes[FLW_STATS_FILE_BODY_BYTES];
     struct flw_stats_file_reader reader;
     struct flw_stats_file_name name = {.user = geteuid(), .process = getpid()};
     size_t count = 0;
+    flw_stats_page_drop(&stats_page);
     assert_int_equal(flw_stats_file_open(&reader, folder, &name), FLW_STATS_FILE_OK);
     assert_int_equal(flw_stats_file_ask(&reader, ANSWER_NS), FLW_STATS_FILE_OK);
     assert_int_equal(flw_stats_file_read(&reader, bytes, &count), FLW_STATS_FILE_OK);
     flw_stats_file_close(&reader);
-    assert_true(flw_stats_page_read(stats_page, bytes, count));
-    assert_int_equal(stats_page->process, getpid());
+    assert_true(flw_stats_page_read(&stats_page, bytes, count));
+    assert_int_equal(stats_page.process, getpid());
 }
 
 static void api_free(struct api *bed, void *block, CUstream stream)
@@ -96,46 +100,11 @@ static void expect_stats(const struct flw_stats_page_pool *pool, fallow_pool *ha
     fallow_stats stats;
     fallow_stats_init(&stats);
     assert_ok(fallow_pool_get_stats(handle, &stats));
-#define EQUAL(name) assert_int_equal(pool->value[FLW_VALUE_##name], stats.name)
-    EQUAL(requested_bytes);
-    EQUAL(live_bytes);
-    EQUAL(reserved_bytes);
-    EQUAL(peak_requested_bytes);
-    EQUAL(peak_live_bytes);
-    EQUAL(peak_reserved_bytes);
-    EQUAL(alloc_count);
-    EQUAL(free_count);
-    EQUAL(zero_size_count);
-    EQUAL(hit_count);
-    EQUAL(event_count);
-    EQUAL(steal_count);
-    EQUAL(wait_count);
-    EQUAL(driver_call_count);
-    EQUAL(remap_count);
-    EQUAL(remap_wait_count);
-    EQUAL(grow_count);
-    EQUAL(trim_count);
-    EQUAL(lost_streams);
-    EQUAL(misuse_count);
-    EQUAL(oom_count);
-    EQUAL(cached_bytes);
-    EQUAL(deferred_bytes);
-    EQUAL(captured_bytes);
-    EQUAL(host_bytes);
-    EQUAL(live_count);
-    EQUAL(stream_count);
-    EQUAL(uses_vmm);
-    EQUAL(uses_membarrier);
-    EQUAL(lost_membarrier);
-    EQUAL(damage_count);
-    EQUAL(unchecked_count);
-    EQUAL(is_asleep);
-    EQUAL(asleep_bytes);
-    EQUAL(saved_bytes);
-    EQUAL(exported_bytes);
-    EQUAL(imported_bytes);
-    EQUAL(idle_bytes);
-#undef EQUAL
+#define EQUAL_STATS(name) assert_int_equal(pool->value[FLW_VALUE_##name], stats.name);
+#define EQUAL_POOL(name)
+#define X(name, source, kind, help) EQUAL_##source(name)
+    FLW_STATS_PAGE_VALUES(X)
+#undef X
 }
 
 /* Check that the tables add up to the pool's totals. */
@@ -177,6 +146,32 @@ static void expect_sums(const struct flw_stats_page_pool *pool)
                      value[FLW_VALUE_reserved_bytes]);
 }
 
+static void begin(struct api *bed)
+{
+    api_begin_with_pool(bed);
+    publish();
+}
+
+static void end(struct api *bed)
+{
+    flw_stats_page_drop(&stats_page);
+    fallow_publish_stop();
+    api_end(bed);
+}
+
+/* Look, and compare the statistics with the pool's own. */
+static void look_at(struct api *bed)
+{
+    look();
+    expect_stats(stats_page.pools, bed->pool);
+}
+
+static void look_at_sums(struct api *bed)
+{
+    look_at(bed);
+    expect_sums(stats_page.pools);
+}
+
 static const struct flw_stats_page_stream *find_stream(const struct flw_stats_page_pool *pool,
                                                        CUstream stream)
 {
@@ -205,14 +200,13 @@ static const struct flw_stats_page_class *find_class(const struct flw_stats_page
 TEST(a_pool_in_context_order_has_the_stages_of_its_own_ladder)
 {
     struct api bed;
-    struct flw_stats_page stats_page;
     api_begin(&bed, NULL);
     fallow_pool_config config = api_config(&bed);
     config.order = FALLOW_ORDER_CONTEXT;
     assert_ok(fallow_pool_create(&config, &bed.pool));
     publish();
     void *block = api_alloc(&bed, (size_t)3 << 20, NULL);
-    look(&stats_page);
+    look();
     const struct flw_stats_page_pool *pool = stats_page.pools;
     uint64_t last = pool->value[FLW_VALUE_last_climb_stage];
     assert_string_equal(flw_stats_page_stage(pool, last - 1), "grow");
@@ -220,27 +214,22 @@ TEST(a_pool_in_context_order_has_the_stages_of_its_own_ladder)
     assert_int_equal(pool->stage_count[last - 1], 1);
     assert_null(flw_stats_page_stage(pool, FLW_STATS_PAGE_STAGES - 1));
     assert_null(flw_stats_page_stage(pool, UINT64_MAX));
-    flw_stats_page_drop(&stats_page);
     api_free(&bed, block, NULL);
-    fallow_publish_stop();
-    api_end(&bed);
+    end(&bed);
 }
 
 TEST(a_quiet_pool_is_told_of_exactly)
 {
     struct api bed;
-    struct flw_stats_page stats_page;
     void *blocks[40];
-    api_begin_with_pool(&bed);
-    publish();
-    look(&stats_page);
+    begin(&bed);
+    look();
     assert_int_equal(stats_page.pool_total, 1);
     assert_int_equal(stats_page.pool_count, 1);
     expect_stats(stats_page.pools, bed.pool);
     assert_int_equal(stats_page.pools->class_count, 0);
     assert_int_equal(stats_page.pools->value[FLW_VALUE_last_climb_stage], 0);
     assert_string_equal(stats_page.pools->driver, "sim");
-    flw_stats_page_drop(&stats_page);
     for (unsigned i = 0; i < 40; i++) {
         CUstream stream = i % 2 == 0 ? bed.stream : bed.other;
         blocks[i] = api_alloc(&bed, i % 5 == 0 ? (size_t)3 << 20 : 5000, stream);
@@ -248,9 +237,7 @@ TEST(a_quiet_pool_is_told_of_exactly)
     for (unsigned i = 0; i < 40; i += 4) {
         api_free(&bed, blocks[i], bed.stream);
     }
-    look(&stats_page);
-    expect_stats(stats_page.pools, bed.pool);
-    expect_sums(stats_page.pools);
+    look_at_sums(&bed);
     assert_true(stats_page.pools->value[FLW_VALUE_last_climb_stage] > 1);
     const struct flw_stats_page_stream *stream = find_stream(stats_page.pools, bed.other);
     assert_int_equal(stream->live_count, 20);
@@ -261,52 +248,39 @@ TEST(a_quiet_pool_is_told_of_exactly)
     assert_int_equal(class->live_count, 24);
     assert_int_equal(class->requested_bytes, 24 * 5000);
     assert_true(find_class(stats_page.pools, 0)->live_bytes == 6 * (UINT64_C(3) << 20));
-    flw_stats_page_drop(&stats_page);
     for (unsigned i = 0; i < 40; i++) {
         if (i % 4 != 0) {
             api_free(&bed, blocks[i], i % 2 == 0 ? bed.stream : bed.other);
         }
     }
-    look(&stats_page);
-    expect_stats(stats_page.pools, bed.pool);
-    expect_sums(stats_page.pools);
-    flw_stats_page_drop(&stats_page);
+    look_at_sums(&bed);
     assert_ok(flw_test_trim(bed.pool, 0));
-    look(&stats_page); /* slabs that were are none now */
-    expect_stats(stats_page.pools, bed.pool);
-    expect_sums(stats_page.pools);
+    look_at_sums(&bed);
     assert_int_equal(stats_page.pools->class_count, 0);
-    flw_stats_page_drop(&stats_page);
-    fallow_publish_stop();
-    api_end(&bed);
+    end(&bed);
 }
 
 TEST(captures_uses_and_gone_streams_are_told_of)
 {
     struct api bed;
-    struct flw_stats_page stats_page;
     fallow_capture *capture = NULL;
-    api_begin_with_pool(&bed);
-    publish();
+    begin(&bed);
     void *kept = api_alloc(&bed, 70000, bed.other);
     void *used = api_alloc(&bed, 9000, bed.stream);
     assert_ok(fallow_record_use(bed.pool, used, bed.other));
     api_begin_capturing(&bed, bed.stream);
     assert_ok(fallow_capture_begin(bed.pool, bed.stream, &capture));
     void *captured = api_alloc(&bed, 30000, bed.stream);
-    look(&stats_page);
-    expect_stats(stats_page.pools, bed.pool);
+    look_at(&bed);
     assert_int_equal(stats_page.pools->value[FLW_VALUE_capture_count], 1);
     assert_true(find_stream(stats_page.pools, bed.stream)->captured_bytes >= 30000);
-    flw_stats_page_drop(&stats_page);
     api_free(&bed, captured, bed.stream);
     api_drop_captured(&bed, bed.stream);
     assert_ok(fallow_capture_end(capture));
     assert_ok(fallow_capture_release(capture));
     api_free(&bed, used, bed.stream);
     assert_ok(fallow_stream_retire(bed.pool, bed.other));
-    look(&stats_page);
-    expect_stats(stats_page.pools, bed.pool);
+    look_at(&bed);
     bool is_told = false;
     for (uint32_t i = 0; i < stats_page.pools->stream_count; i++) {
         const struct flw_stats_page_stream *row = &stats_page.pools->streams[i];
@@ -316,35 +290,25 @@ TEST(captures_uses_and_gone_streams_are_told_of)
     const struct flw_stats_page_class *class = find_class(stats_page.pools, 9216);
     assert_int_equal(class->live_count, 0); /* freed, and waits for the announced use */
     assert_int_equal(class->deferred_bytes, 9216);
-    flw_stats_page_drop(&stats_page);
     api_free(&bed, kept, bed.stream);
-    fallow_publish_stop();
-    api_end(&bed);
+    end(&bed);
 }
 
 TEST(a_pool_that_sleeps_is_told_of_as_that)
 {
     struct api bed;
-    struct flw_stats_page stats_page;
     fallow_sleep_request request;
-    api_begin_with_pool(&bed);
-    publish();
+    begin(&bed);
     void *block = api_alloc(&bed, 6 * MIB, bed.stream);
     fallow_sleep_request_init(&request);
     assert_ok(fallow_pool_sleep(bed.pool, &request));
-    look(&stats_page);
-    expect_stats(stats_page.pools, bed.pool);
+    look_at(&bed);
     assert_int_equal(stats_page.pools->value[FLW_VALUE_is_asleep], 1);
     assert_true(stats_page.pools->value[FLW_VALUE_asleep_bytes] >= 6 * MIB);
-    flw_stats_page_drop(&stats_page);
     assert_ok(fallow_pool_wake(bed.pool));
-    look(&stats_page);
-    expect_stats(stats_page.pools, bed.pool);
-    expect_sums(stats_page.pools);
-    flw_stats_page_drop(&stats_page);
+    look_at_sums(&bed);
     api_free(&bed, block, bed.stream);
-    fallow_publish_stop();
-    api_end(&bed);
+    end(&bed);
 }
 
 /* Two pools have arenas, and one has more than a stats page holds. */
@@ -354,7 +318,6 @@ TEST(arenas_are_told_of_by_name)
         ARENAS = FLW_STATS_PAGE_ARENAS + 3
     };
     struct api bed;
-    struct flw_stats_page stats_page;
     fallow_pool_config pool_config;
     fallow_pool *other;
     fallow_arena *arenas[ARENAS];
@@ -381,7 +344,7 @@ TEST(arenas_are_told_of_by_name)
     assert_ok(fallow_lease_begin(arenas[1], layout, bed.stream, &lease));
     assert_ok(fallow_arena_lock(arenas[0]));
     publish();
-    look(&stats_page);
+    look();
     for (uint32_t i = 0; i < 2; i++) {
         const struct flw_stats_page_pool *pool = &stats_page.pools[i];
         bool is_other = pool->arena_count == 1;
@@ -396,7 +359,6 @@ TEST(arenas_are_told_of_by_name)
         assert_int_equal(arena->persistent_bytes, is_other ? 64 : 0);
         assert_int_equal(pool->value[FLW_VALUE_arena_bytes], is_other ? MIB + 64 : 0);
     }
-    flw_stats_page_drop(&stats_page);
     fallow_publish_stop();
     assert_ok(fallow_lease_end(lease, bed.stream));
     for (unsigned i = 0; i < ARENAS; i++) {
@@ -415,10 +377,8 @@ TEST(starts_are_counted_and_the_last_stop_removes_the_file)
     assert_int_equal(state_of(getpid()), FLW_STATS_FILE_ABSENT);
     publish();
     publish();
-    struct flw_stats_page stats_page;
-    look(&stats_page); /* no pool at all */
+    look(); /* no pool at all */
     assert_int_equal(stats_page.pool_total, 0);
-    flw_stats_page_drop(&stats_page);
     fallow_publish_stop();
     assert_int_equal(state_of(getpid()), FLW_STATS_FILE_OK);
     fallow_publish_stop();
@@ -475,8 +435,7 @@ TEST(the_child_of_a_fork_publishes_when_it_asks)
 {
     skip_forks();
     struct api bed;
-    api_begin_with_pool(&bed);
-    publish();
+    begin(&bed);
     pid_t child = fork();
     if (child == 0) {
         fallow_publish_config config = config_of(folder);
@@ -492,12 +451,8 @@ TEST(the_child_of_a_fork_publishes_when_it_asks)
         _exit(code);
     }
     assert_int_equal(exit_status_of(child), 0);
-    struct flw_stats_page stats_page;
-    look(&stats_page);
-    expect_stats(stats_page.pools, bed.pool);
-    flw_stats_page_drop(&stats_page);
-    fallow_publish_stop();
-    api_end(&bed);
+    look_at(&bed);
+    end(&bed);
 }
 
 /* Publish in a child that then ends in the way `how`; return the state of the stats file
@@ -599,13 +554,11 @@ TEST(it_can_be_watched_while_pools_and_arenas_come_and_go)
             pthread_create(&threads[i], NULL, i < 2 ? allocate : come_and_go, &traffic), 0);
     }
     for (int i = 0; i < 12; i++) {
-        struct flw_stats_page stats_page;
-        look(&stats_page);
+        look();
         assert_true(stats_page.pool_total >= 1); /* including pools created meanwhile */
         assert_int_equal(stats_page.pool_total, stats_page.pool_count);
         const uint64_t *value = stats_page.pools->value;
         assert_true(value[FLW_VALUE_reserved_bytes] <= value[FLW_VALUE_limit_bytes]);
-        flw_stats_page_drop(&stats_page);
         if (i % 4 == 3) { /* the watcher is not always there */
             fallow_publish_stop();
             publish();
@@ -616,12 +569,8 @@ TEST(it_can_be_watched_while_pools_and_arenas_come_and_go)
         pthread_join(threads[i], NULL);
     }
     assert_int_equal(traffic.failures, 0);
-    struct flw_stats_page stats_page;
-    look(&stats_page);
-    expect_stats(stats_page.pools, bed.pool);
-    flw_stats_page_drop(&stats_page);
-    fallow_publish_stop();
-    api_end(&bed);
+    look_at(&bed);
+    end(&bed);
 }
 
 FLW_TEST_MAIN(make_folder, remove_folder)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of the bench: counts, random draws, reports and rejected options. Times are not checked.
+ * Owns: tests of the bench: counts, random draws and reports. Times are not checked.
  */
 #include "support/test.h"
 
@@ -232,118 +232,7 @@ TEST(the_median_is_the_middle)
     assert_true(flw_median(NULL, 0) == 0);
 }
 
-/* ---- command ---- */
-
-#define WORDS 16
-
-/* Return the exit status of `fallow bench WORDS...`, with both outputs to /dev/null. */
-static int run_command(const char *words)
-{
-    char text[256], *argv[WORDS + 1] = {NULL};
-    int argc = 0;
-    snprintf(text, sizeof text, "bench %s", words);
-    for (char *word = strtok(text, " "); word != NULL && argc < WORDS; word = strtok(NULL, " ")) {
-        argv[argc++] = word;
-    }
-    fflush(NULL);
-    int out = dup(1), error = dup(2);
-    assert_non_null(freopen("/dev/null", "w", stdout));
-    assert_non_null(freopen("/dev/null", "w", stderr));
-    int status = flw_command_bench(argc, argv);
-    fflush(NULL);
-    dup2(out, 1);
-    dup2(error, 2);
-    close(out);
-    close(error);
-    return status;
-}
-
-static void expect_status(const char *const *lines, int expected)
-{
-    for (; *lines != NULL; lines++) {
-        int status = run_command(*lines);
-        if (status != expected) {
-            fail_msg("'%s' gave %d", *lines, status);
-        }
-    }
-}
-
-TEST(mistakes_on_the_command_line_are_refused)
-{
-    static const char *const lines[] = {
-        "",
-        "nonsense",
-        "pair --size",
-        "pair --size 0",
-        "pair --size -1",
-        "pair --size 4X",
-        "pair --size mixed --sized",
-        "pair --size 99999999999999999999",
-        "pair --policy nobody",
-        "pair --count 0",
-        "pair --count many",
-        "pair --percentiles",
-        "pair --frobnicate",
-        "pair more",
-        "pair --device x",
-        "streams --streams 0",
-        "streams --size small",
-        "threads --threads 0",
-        "threads --threads 100000",
-        "replace --live 0",
-        "replace --sized",
-        "holes --part middle",
-        "deferred --streams 2",
-        "deferred --size mixed",
-        "deferred --live 1M --size 1M",
-        "deferred --live 131073 --size 512",
-        "pair --record ring --policy null",
-        "holes --record ring",
-        "lease --policy loop",
-        "pair --sweep",
-        "pair --beside 1M",
-        "pair --size 1M,2M",
-        "streams --lag 3",
-        "streams --streams 1,2",
-        "streams --sweep --switch",
-        "streams --sweep --streams 1,,2",
-        "streams --sweep --streams 1,2,",
-        "streams --sweep --streams 1,5000",
-        "streams --sweep --streams 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17",
-        "streams --sweep --size small",
-        "streams --sweep --size 1 --beside 1G",
-        "streams --sweep --lag 3 --policy null",
-        "streams --sweep --lag 3 --device 0",
-        NULL};
-    expect_status(lines, 2);
-}
-
-TEST(every_shape_runs_on_the_empty_library)
-{
-    static const char *const lines[] = {
-        "--help",
-        "pair --help",
-        "pair --policy null --count 100",
-        "pair --policy loop --count 100 --json",
-        "pair --policy null --count 100 --sized",
-        "pair --policy null --count 100 --size mixed",
-        "replace --policy null --count 100 --size mixed",
-        "replace --policy null --count 1000 --percentiles",
-        "grow --policy null --count 100 --live 1000",
-        "holes --policy null --count 100 --live 100",
-        "holes --policy null --count 100 --live 0 --part hole",
-        "deferred --policy null --count 100 --live 0",
-        "streams --policy null --count 100 --streams 16 --switch",
-        "streams --policy null --count 100 --sweep --streams 1,8 --size 64K,1M --beside 0,4M",
-        "streams --policy loop --count 3 --sweep --json",
-        "threads --policy null --count 1000 --threads 3",
-        "threads --policy null --count 1000 --size small",
-        "handoff --policy null --count 1000",
-        "handoff --policy null --count 1000 --size mixed --streams 2",
-        "handoff --policy null --count 1000 --live 1 --warm 10 --lockstep",
-        NULL};
-    expect_status(lines, 0);
-}
+/* ---- on the pool ---- */
 
 /* Run the shape on the simulated device, and return a figure. Fails if a call does. */
 static double figure_on_pool(flw_bench_shape *shape, struct flw_bench_options options,
@@ -385,31 +274,6 @@ TEST(a_lease_makes_no_driver_call_and_no_pool_call)
 {
     assert_true(figure_on_pool(flw_bench_lease, make_options(1000), "lease_driver_calls") == 0);
     assert_true(figure_on_pool(flw_bench_lease, make_options(1000), "lease_pool_calls") == 0);
-}
-
-TEST(every_shape_runs_on_the_pool)
-{
-    static const char *const lines[] = {
-        "pair --count 500 --warm 100",
-        "pair --count 500 --sized --warm 100",
-        "replace --count 500 --size mixed --warm 100 --json",
-        "grow --count 500 --live 300 --warm 100",
-        "holes --count 200 --live 50 --warm 100",
-        "deferred --count 500 --live 600 --warm 100",
-        "streams --count 200 --streams 4 --switch --warm 100",
-        "streams --sweep --count 200 --streams 1,4 --size 64K,1M --beside 0,8M --warm 100",
-        "streams --sweep --count 200 --streams 16 --size 3M --lag 50 --warm 100 --json",
-        "threads --count 1400 --threads 2 --size small",
-        "handoff --count 500 --warm 100",
-        "handoff --count 500 --streams 2 --size small --warm 100",
-        "handoff --count 500 --warm 100 --lockstep",
-        "lease --count 1000 --warm 0",
-        "pair --record ring --count 2000",
-        NULL};
-    static const char *const no_file[] = {"pair --record /nowhere/at/all.ftrace --count 2000",
-                                          NULL};
-    expect_status(lines, 0);
-    expect_status(no_file, 1);
 }
 
 FLW_TEST_MAIN(NULL, NULL)
