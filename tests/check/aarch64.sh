@@ -23,6 +23,13 @@ libraries='libcmocka-dev libjemalloc-dev liblzma-dev zlib1g-dev libzstd-dev pyth
 left_out='unit.api_host_limits      the emulator sets no limit of memory for itself
 unit.arena_faults         thousands of worlds, each with a pool
 unit.report               fifty reports of whole traces, which take the emulator minutes
+unit.report_files         the same for files
+unit.report_snapshots     the same for snapshots
+unit.report_page          the same for pages
+unit.trace_export         whole traces in other forms; unit.trace_text and others read each form
+unit.replay               whole traces through each policy
+unit.gen_command          generated traces of each kind
+unit.bench_kernels        loops that measure
 unit.arena_plan           a search among numbers, which takes the emulator most of a minute
 property.host_bytes       a million blocks, which take the emulator a minute
 property.trace_figures    a script starts the command; the traces take minutes

@@ -7,15 +7,10 @@
 #
 #   bare_roots.sh [--suites 'bookworm trixie bullseye'] <folder for the roots>
 #
-# In each root: as root with nothing else installed (the first command twice; the second command), then as an ordinary
-# user without sudo, with compiler, CMake and make but no optional library (both commands). In bookworm the first
-# command also runs with gcc 11 and CMake 3.22, in a folder with a blank in its name. The compiler's log must have no
-# warning. Clang builds everything with warnings as errors, except in the suite of this machine, whose clang the stage
-# `dev` uses; the second command builds with gcc.
-#
-# FALLOW_TEST_STAGES reduces the second command to the stage `quick`, in this machine's own suite without the kinds of
-# tests (FALLOW_TEST_WITHOUT) that depend on the compiler alone. The user's first command runs in the first suite
-# only, the user's second command in none. FALLOW_TEST_ALL=1 runs everything.
+# In bookworm: the first command as root with nothing else installed, twice; and as an ordinary user without sudo, with
+# gcc 11, CMake 3.22 and make, no optional library, and a blank in the folder's name. In trixie, whose gcc and clang are
+# newer: the second command, reduced to the stage `quick`; then clang builds everything with warnings as errors. The
+# compiler's log must have no warning. FALLOW_TEST_ALL=1 runs both commands in both suites, with all stages.
 #
 # Needs root (chroot, mounts in a namespace of their own) and debootstrap, which it installs. Packages come from
 # where this machine's own settings get them.
@@ -91,7 +86,7 @@ inside() {
         chroot "$root" /usr/bin/env -i HOME="$home" USER="$user" LANG=C.UTF-8 TERM=dumb \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
-        ${STAGES:+FALLOW_TEST_STAGES="$STAGES"} ${WITHOUT:+FALLOW_TEST_WITHOUT="$WITHOUT"} FOLDER="$folder" LINE="$line" \
+        ${STAGES:+FALLOW_TEST_STAGES="$STAGES"} FOLDER="$folder" LINE="$line" \
         setpriv --reuid="$user" --regid="$user" --init-groups bash -c 'cd "$FOLDER" && eval "$LINE"' </dev/null
 }
 
@@ -158,73 +153,50 @@ steps_at_most() {
 
 # ------------------------------------------------------------------------------------------- runs ---
 
-# True in the first suite; in each with FALLOW_TEST_ALL=1.
-in_full() {
-    [ -n "$all" ] || [ "$suite" = "${suites%% *}" ]
-}
-
-# True in the suite of this machine, where the other stages run.
-is_here() {
-    grep -q "^VERSION_CODENAME=$suite$" /etc/os-release
-}
-
-as_root() {
-    local root=$1 tree=$1/root/fallow
-    unpack "$root" root/fallow
+# The first command, twice.
+first_command() {
+    local root=$1
     expect "root: $first" ran first "$root" root /root/fallow "$first"
     expect 'root: it ends with the table' has_table
     expect 'root: its last line makes fallow callable' last_line_calls "$root" root
-    expect 'root: at most 320 steps' steps_at_most "$tree/build/quickstart.log" 320
-    expect 'root: no warning' no_warning "$tree/build/quickstart.log"
+    expect 'root: at most 320 steps' steps_at_most "$root/root/fallow/build/quickstart.log" 320
+    expect 'root: no warning' no_warning "$root/root/fallow/build/quickstart.log"
     expect 'root: a second run' ran again "$root" root /root/fallow "$first"
     expect 'root: the table once more' has_table
     expect 'root: nothing was installed again' bash -c "! grep -q installing '$log'"
-    local without=''
-    [ -n "$all" ] || ! is_here || without='stress|fault|fuzz|property|kernel|gpu'
-    STAGES=${all:-quick} WITHOUT=$without expect "root: $second (stages: ${all:-quick})" ran second "$root" root /root/fallow "$second"
-    expect 'root: tests ran, none failed' says ' tests passed, 0 failed'
-    expect 'root: no warning by gcc' no_warning "$tree/build/quick.log"
-    if [ -n "$all" ] || is_here; then return 0; fi
-    expect 'root: clang builds everything without a warning' ran clang "$root" root /root/fallow \
-        'apt-get install -y -qq --no-install-recommends clang >/dev/null && CC=clang cmake --preset dev -B build/clang -DCMAKE_C_FLAGS_DEBUG=-O0 && cmake --build build/clang'
 }
 
-as_user() {
+second_command() {
     local root=$1
-    inside "$root" root / 'apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev cmake make &&
-        useradd --create-home --shell /bin/bash user' >"$roots/$suite.user.log" 2>&1 ||
-        { tail -5 "$roots/$suite.user.log"; die "the root of the user was not made"; }
-    unpack "$root" home/user/fallow
-    chown -R --reference="$root/home/user" "$root/home/user"
-    expect "user: $first" ran user_first "$root" user /home/user/fallow "$first"
-    expect 'user: it ends with the table' has_table
-    expect 'user: its last line makes fallow callable' last_line_calls "$root" user
-    expect 'user: says what is lost' says 'without libzstd-dev: .zst traces are refused'
-    [ -n "$all" ] || return 0
-    STAGES=$all expect "user: $second (stages: $all)" ran user_second "$root" user /home/user/fallow "$second"
-    expect 'user: tests ran, none failed' says ' tests passed, 0 failed'
+    STAGES=${all:-quick} expect "root: $second (stages: ${all:-quick})" ran second "$root" root /root/fallow "$second"
+    expect 'root: tests ran, none failed' says ' tests passed, 0 failed'
+    expect 'root: no warning by gcc' no_warning "$root/root/fallow/build/quick.log"
+    expect 'root: clang builds everything without a warning' ran clang "$root" root /root/fallow \
+        'apt-get install -y -qq --no-install-recommends clang >/dev/null && CC=clang cmake --preset dev -B build/clang -DCMAKE_C_FLAGS_DEBUG=-O0 && cmake --build build/clang'
 }
 
 oldest_built() {
     grep -q 'CMAKE_C_COMPILER_VERSION "11\.' "$1"/CMakeFiles/3.22.*/CMakeCCompiler.cmake
 }
 
-# gcc 11 is bookworm's package, CMake 3.22 PyPI's; both are installed before the first command needs them. pip uses
-# this machine's settings and certificates, copied after the root's own package has written its certificates.
-as_oldest() {
-    local root=$1
-    inside "$root" root / 'apt-get update -qq && ln -s gcc-11 /usr/bin/cc &&
-        apt-get install -y -qq --no-install-recommends gcc-11 libc6-dev make python3-pip' >"$roots/$suite.oldest.log" 2>&1 &&
+# gcc 11 is bookworm's package, CMake 3.22 PyPI's; root installs both. pip uses this machine's settings and certificates,
+# copied after the root's own package has written its certificates.
+as_user() {
+    local root=$1 tree=$1/home/user/'a folder'
+    inside "$root" root / 'apt-get update -qq && ln -s gcc-11 /usr/bin/cc && useradd --create-home --shell /bin/bash user &&
+        apt-get install -y -qq --no-install-recommends gcc-11 libc6-dev make python3-pip' >"$roots/$suite.user.log" 2>&1 &&
         { cp /etc/pip.conf "$root/etc/" 2>/dev/null
             cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"; } &&
-        inside "$root" root / 'pip install --quiet --break-system-packages "cmake==3.22.*"' >>"$roots/$suite.oldest.log" 2>&1 ||
-        { tail -5 "$roots/$suite.oldest.log"; die "the root with gcc 11 and CMake 3.22 was not made"; }
-    unpack "$root" 'root/a folder'
-    expect "oldest: $first in a folder with a blank in its name" ran oldest_first "$root" root '/root/a folder' "$first"
-    expect 'oldest: it ends with the table' has_table
-    expect 'oldest: its last line makes fallow callable' last_line_calls "$root" root
-    expect 'oldest: no warning' no_warning "$root/root/a folder/build/quickstart.log"
-    expect 'oldest: gcc 11 and CMake 3.22 built it' oldest_built "$root/root/a folder/build/quickstart"
+        inside "$root" root / 'pip install --quiet --break-system-packages "cmake==3.22.*"' >>"$roots/$suite.user.log" 2>&1 ||
+        { tail -5 "$roots/$suite.user.log"; die "the root with gcc 11 and CMake 3.22 was not made"; }
+    unpack "$root" 'home/user/a folder'
+    chown -R --reference="$root/home/user" "$root/home/user"
+    expect "user: $first" ran user_first "$root" user '/home/user/a folder' "$first"
+    expect 'user: it ends with the table' has_table
+    expect 'user: its last line makes fallow callable' last_line_calls "$root" user
+    expect 'user: says what is lost' says 'without libzstd-dev: .zst traces are refused'
+    expect 'user: no warning' no_warning "$tree/build/quickstart.log"
+    expect 'user: gcc 11 and CMake 3.22 built it' oldest_built "$tree/build/quickstart"
 }
 
 built_wheel() {
@@ -266,7 +238,7 @@ all=
 for suite in $suites; do
     began=$SECONDS
     base=$roots/$suite
-    rm -rf "$base" "$base.user" "$base.oldest"
+    rm -rf "$base" "$base.user"
     if [ "$suite" = bullseye ]; then
         with_wheel "$base"
         echo "$suite: $((SECONDS - began)) s"
@@ -274,13 +246,13 @@ for suite in $suites; do
         continue
     fi
     make_root "$suite" "$base"
-    ! in_full || cp -a "$base" "$base.user"
-    [ "$suite" != bookworm ] || cp -a "$base" "$base.oldest"
+    [ "$suite" != bookworm ] || cp -a "$base" "$base.user"
     echo "$suite: a minimal root in $((SECONDS - began)) s"
-    as_root "$base"
-    ! in_full || as_user "$base.user"
-    [ "$suite" != bookworm ] || as_oldest "$base.oldest"
-    [ $failed != 0 ] || rm -rf "$base" "$base.user" "$base.oldest"
+    unpack "$base" root/fallow
+    if [ "$suite" != bookworm ] || [ -n "$all" ]; then second_command "$base"; fi
+    if [ "$suite" = bookworm ] || [ -n "$all" ]; then first_command "$base"; fi
+    [ "$suite" != bookworm ] || as_user "$base.user"
+    [ $failed != 0 ] || rm -rf "$base" "$base.user"
     echo "$suite: $((SECONDS - began)) s"
 done
 echo "README's commands and the wheel in bare roots of $suites: $((count - failed)) of $count as promised"

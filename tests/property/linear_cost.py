@@ -40,8 +40,8 @@ def main(fallow):
     if shutil.which("valgrind") is None:
         print("no valgrind: nothing counted")
         return 77
-    reads = [MEGABYTE, 2 * MEGABYTE, 4 * MEGABYTE]
-    counts = [4000, 8000, 16000]
+    reads = [MEGABYTE // 2, MEGABYTE, 2 * MEGABYTE]
+    counts = [2000, 4000, 8000]
     ways = [
         (f"trace info of a snapshot, frames {how}", reads, ["trace", "info"], ".pickle",
          lambda size, path, how=how: make_snapshot(size, how, path))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Random programs under the rule checker: 10^7 operations in all in a release build, a twentieth of
-# them where every operation is dearer. One more line a corner of the pool's life.
+# Random programs under the rule checker: more than 10^7 operations in a release build, a twentieth in other builds,
+# whose operations cost more. One line for each combination of settings.
 if(NOT TARGET flw_test_pool)
   return()
 endif()
@@ -36,7 +36,7 @@ if(TARGET fallow_shared)
     add_test(NAME stress.arena_${threads} COMMAND stress_arena --ops ${ops} --threads ${threads})
     set_tests_properties(stress.arena_${threads} PROPERTIES LABELS stress TIMEOUT 300)
   endforeach()
-  math(EXPR ops "60000 / ${FLW_STRESS_DIVISOR}") # poison and red zones; scratch is forbidden between leases
+  math(EXPR ops "20000 / ${FLW_STRESS_DIVISOR}") # poison and red zones; scratch is forbidden between leases
   add_test(NAME stress.arena_checks COMMAND stress_arena --ops ${ops} --checks 3)
   set_tests_properties(stress.arena_checks PROPERTIES LABELS stress TIMEOUT 300)
   math(EXPR ops "100000 / ${FLW_STRESS_DIVISOR}")
@@ -61,8 +61,8 @@ if(TARGET fallow_shared)
   flw_add_stress(one_thread 1500000 --threads 1 --validate 20000)
   flw_add_stress(two_threads 1500000 --threads 2 --streams 4)
   flw_add_stress(eight_threads 1500000 --threads 8 --streams 2 --schedule random)
-  flw_add_stress(small_limit 1000000 --threads 2 --limit 100000000)
-  flw_add_stress(tiny_limit 1000000 --threads 1 --limit 25165824 --most 4194304)
+  flw_add_stress(small_limit 500000 --threads 2 --limit 100000000)
+  flw_add_stress(tiny_limit 300000 --threads 1 --limit 25165824 --most 4194304)
   flw_add_stress(memory_first 1000000 --threads 2 --economy 1 --limit 200000000)
   flw_add_stress(speed_first 1000000 --threads 2 --streams 6 --economy 2 --limit 200000000)
   flw_add_stress(clock 1000000 --threads 2 --schedule clock --lag 200000)
