@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the fixed scenarios of the mutation suite that are about arenas.
+ * Owns: the fixed scenarios of the mutation suite for arenas.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -68,41 +68,6 @@ static void lease_once(struct field *field, const fallow_layout *layout, CUstrea
     fallow_lease *lease = begin(field, layout, stream);
     expect(field, lease != NULL && fallow_lease_end(lease, stream) == FALLOW_OK,
            "a lease is refused");
-}
-
-static void check_overlap(struct field *field)
-{
-    fallow_region regions[6];
-    static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
-    for (uint32_t i = 0; i < 6; i++) {
-        regions[i] = (fallow_region){
-            .name = names[i], .size_bytes = 3000 + i * 700, .first_phase = i / 2, .last_phase = i};
-    }
-    fallow_layout *layout = layout_of(regions, 6);
-    for (size_t i = 0; i < 6; i++) {
-        for (size_t k = 0; k < i; k++) {
-            fallow_region a, b;
-            size_t at, other;
-            must(fallow_layout_region(layout, i, &a, &at) == FALLOW_OK &&
-                 fallow_layout_region(layout, k, &b, &other) == FALLOW_OK);
-            expect(field,
-                   a.first_phase > b.last_phase || b.first_phase > a.last_phase ||
-                       at >= other + b.size_bytes || other >= at + a.size_bytes,
-                   "regions that are alive together share bytes");
-        }
-    }
-    fallow_layout_destroy(layout);
-}
-
-static void check_order(struct field *field)
-{
-    fallow_region region = {.name = "x", .size_bytes = 50000};
-    fallow_layout *layout = layout_of(&region, 1);
-    for (int i = 0; i < 4; i++) {
-        lease_once(field, layout, i % 2 == 0 ? field->stream : field->other);
-    }
-    expect(field, flw_sim_print_violations(&field->sim) == 0, "two leases race");
-    fallow_layout_destroy(layout);
 }
 
 static void check_binding(struct field *field)
@@ -214,8 +179,7 @@ int flw_mutant_arena_scenarios(void)
          fallow_arena_create(field.pool, NULL, &field.arena) == FALLOW_OK &&
          field.sim.cu.cuStreamCreate(&field.stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
          field.sim.cu.cuStreamCreate(&field.other, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-    void (*const checks[])(struct field * field) = {check_overlap, check_order, check_binding,
-                                                    check_zones, check_capture};
+    void (*const checks[])(struct field * field) = {check_binding, check_zones, check_capture};
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !field.is_wrong; i++) {
         checks[i](&field);
     }

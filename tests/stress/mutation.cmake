@@ -15,8 +15,7 @@ endforeach()
 foreach(file client.c client_capture.c overlap.c pool_under_test.c sim.c)
   list(APPEND sources ${PROJECT_SOURCE_DIR}/tests/support/${file})
 endforeach()
-add_executable(stress_mutant mutant_arena.c mutant_epoch.c mutant_main.c mutant_scenario.c
-  mutant_several.c mutant_sleep.c mutant_streams.c
+add_executable(stress_mutant mutant_arena.c mutant_main.c mutant_scenario.c
   quiescence.c quiescence_model.c stress_arena_run.c stress_draw.c stress_fault.c stress_others.c
   stress_rare.c stress_run.c stress_settings.c stress_sleep.c stress_step.c ${sources})
 flw_target(stress_mutant)
