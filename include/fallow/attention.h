@@ -393,7 +393,7 @@ typedef struct fallow_neutral_rows_params {
     int64_t stride;             /**< from a head to the next, elements; 0 = width */
     int64_t lse_stride;         /**< elements; 0 = tokens, with `lse_by_token` heads */
     int32_t heads;              /**< 1 to 65,536 */
-    int32_t width;              /**< 1 to 2^20 */
+    int32_t width;              /**< 1 to 2^20; 0 without rows */
     int32_t batch;              /**< 0 to 2^24 */
     fallow_dtype dtype;         /**< U8, E4M3, F16, BF16, F32 */
     uint8_t lse_by_token;       /**< 1: the LSE are [tokens, heads] */

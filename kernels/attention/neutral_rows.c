@@ -15,7 +15,7 @@
 
 struct buffers {
     size_t each;
-    uint64_t rows_bytes, lse_bytes, cu_bytes;
+    uint64_t row_bytes, rows_bytes, lse_bytes, cu_bytes;
 };
 
 /* Check shapes and types; replace zeros by defaults. */
@@ -23,6 +23,11 @@ static struct buffers check_shape(struct flw_refusal *refusal, fallow_neutral_ro
 {
     int64_t inner = params->lse_by_token ? params->heads : params->tokens;
     int64_t outer = params->lse_by_token ? params->tokens : params->heads;
+    bool has_rows = params->width != 0 || params->rows != NULL;
+    if (!has_rows) {
+        params->width = 1;
+        params->dtype = FALLOW_U8;
+    }
     params->stride = params->stride == 0 ? params->width : params->stride;
     params->lse_stride = params->lse_stride == 0 ? inner : params->lse_stride;
     flw_refusal_count(refusal, "tokens", params->tokens, 0, INT32_MAX - 8);
@@ -41,7 +46,10 @@ static struct buffers check_shape(struct flw_refusal *refusal, fallow_neutral_ro
     int64_t rows = flw_refusal_product(refusal, "tokens x heads", params->tokens, params->heads);
     return (struct buffers){
         .each = each,
-        .rows_bytes = flw_refusal_rows(refusal, "rows", rows, params->stride, params->width, each),
+        .row_bytes = has_rows ? (uint64_t)params->width * each : 0,
+        .rows_bytes =
+            has_rows ? flw_refusal_rows(refusal, "rows", rows, params->stride, params->width, each)
+                     : 0,
         .lse_bytes = params->tokens == 0
                          ? 0
                          : flw_refusal_rows(refusal, "lse", outer, params->lse_stride, inner, 4),
@@ -64,7 +72,7 @@ fallow_status fallow_attention_neutral_rows_query(const fallow_neutral_rows_para
     flw_need_add(&need, "rows", buffers.rows_bytes, 16, FALLOW_INIT_NEUTRAL_TAIL);
     flw_need_add(&need, "lse", buffers.lse_bytes, 4, FALLOW_INIT_NEUTRAL_TAIL);
     need.read_bytes = buffers.cu_bytes + (uint64_t)params.batch * 4;
-    need.write_bytes = rows * ((uint64_t)params.width * buffers.each + 4);
+    need.write_bytes = rows * (buffers.row_bytes + 4);
     return flw_refusal_give_need(&refusal, out_need, &need);
 }
 

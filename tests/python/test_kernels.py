@@ -14,6 +14,7 @@ import textwrap
 import threading
 import unittest
 
+import engine_lines
 import fakes
 import fallow
 from fallow import kernels
@@ -21,7 +22,7 @@ from test_tensors import Versioned
 from test_workspace import World, driver
 
 FORMATS = {"int32": "i", "int64": "q", "uint8": "B", "float32": "f", "float16": "e"}
-TYPESTR = {"int32": "<i4", "int64": "<i8", "uint8": "|u1", "float32": "<f4", "float16": "<f2"}
+TYPESTR = {"int32": "<i4", "int64": "<i8", "uint8": "|u1", "float32": "<f4", "float16": "<f2", "float8": "|V1"}
 POISON = 0xA5
 
 
@@ -68,6 +69,10 @@ class Tensor:
     def values(self):
         data = self.bytes()
         return [struct.unpack_from(FORMATS[self.word], data, place * self.each)[0] for place in self.places()]
+
+    @property
+    def dtype(self):
+        return {"float8": "float8_e4m3fn"}.get(self.word, self.word)
 
     @property
     def __cuda_array_interface__(self):
@@ -229,6 +234,43 @@ class Kernels(unittest.TestCase):
         for name, (call, wanted) in CASES.items():
             for kind in (Tensor, DlpackTensor):
                 self.compare(name, call(kind), wanted)
+
+    def test_lines_of_engines_are_replaced_over_poison(self):
+        inf = math.inf
+        lse = Tensor([[1.0, 2.0]] * 5, "float32")  # requests of 2 and 2 rows, the second without keys, and padding
+        engine_lines.empty_shards(lse, Tensor([7, 0]), Tensor([0, 2, 4]))
+        self.assertEqual(lse.values(), [1.0, 2.0] * 2 + [-inf, -inf] * 3)
+        for word, value in (("int32", 0), ("int64", 0), ("int64", -1)):
+            tensor = Tensor(shape=(6,), word=word)
+            before = tensor.values()
+            engine_lines.pad_tail(tensor, Tensor([4]), value)
+            self.assertEqual(tensor.values(), before[:4] + [value] * 2)
+        ids = [2, -1, 0, 2, 2, 1]
+        counts = empty(4)
+        engine_lines.count_experts(Tensor(ids, "int64"), counts)
+        self.assertEqual(counts.values(), [ids.count(expert) for expert in range(4)])
+        self.activates_valid_rows()
+        table = [[16 * request + token for token in range(12)] for request in range(3)]
+        lengths, requests = [5, 12, 1], [2, 0, 1]
+        pages, seqlens, offsets = empty(3, 3), empty(3), empty(4)
+        engine_lines.decode_metadata(Tensor(lengths, "int64"), Tensor(requests, "int64"), Tensor(table), 4, pages, seqlens,
+                                     offsets)
+        self.assertEqual([seqlens.values(), offsets.values()], [lengths, [0, 5, 17, 18]])
+        for row, length in enumerate(lengths):
+            found = pages.values()[3 * row:3 * row + 3]
+            used = -(-length // 4)
+            self.assertEqual(found[:used], [slot // 4 for slot in table[requests[row]][::4][:used]])
+            self.assertEqual(found[used:], [0] * (3 - used))
+
+    def activates_valid_rows(self):
+        width, valid = 128, [1, 0]
+        gate_up = Tensor([[0.25] * width + [2.0] * width] * 4, "float32")  # two experts of two rows
+        out, scales = Tensor(shape=(4, width), word="uint8"), Tensor(shape=(4, 1), word="float32")
+        out.word, before = "float8", out.bytes()
+        engine_lines.activate_batches(gate_up, Tensor(valid), out, scales)
+        scale = struct.unpack_from("f", scales.bytes())[0]
+        self.assertTrue(math.isclose(scale, silu(0.25) * 2 / 448, rel_tol=1e-5))
+        self.assertEqual(out.bytes(), bytes([0x7E]) * width + before[width:])  # 448, the largest
 
     def test_strided_rows_are_read_and_written_in_place(self):
         gate_up = Tensor([[1.0, 2.0], [3.0, 4.0]], "float32", strides=(8, 1))
