@@ -437,9 +437,10 @@ fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel
     }
     if (grid.blocks_x < 0 || grid.blocks_x > INT32_MAX || grid.blocks_y < 0 ||
         grid.blocks_y > UINT16_MAX) {
-        flw_kernels_refuse("launch of %s: the shape takes %lld x %lld blocks, too many",
-                           kernel_table[kernel].name, (long long)grid.blocks_x,
-                           (long long)grid.blocks_y);
+        flw_kernels_refuse(
+            "launch of %s: the shape needs a grid of %lld x %lld blocks, more than a launch can "
+            "have",
+            kernel_table[kernel].name, (long long)grid.blocks_x, (long long)grid.blocks_y);
         return FALLOW_INVALID_ARGUMENT;
     }
     fallow_status status = loaded_function(kernels, kernel, stream, &function);

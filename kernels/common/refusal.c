@@ -79,7 +79,8 @@ void flw_refusal_dtype(struct flw_refusal *refusal, const char *name, fallow_dty
                        uint32_t allowed)
 {
     if ((unsigned)value >= 32 || (allowed >> (unsigned)value & 1u) == 0) {
-        flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT, "%s is %s (%d), not served here", name,
+        flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT,
+                           "%s is %s (%d), a type that this kernel does not support", name,
                            dtype_name(value), (int)value);
     }
 }

@@ -68,8 +68,8 @@ static void check_cache(struct flw_refusal *refusal, fallow_gather_kv_params *pa
     int64_t align = (int64_t)format->align_bytes;
     if (align > 1 && (params->block_stride % align != 0 || params->token_stride % align != 0)) {
         flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT,
-                           "block_stride and token_stride are no multiples of %d bytes, as this "
-                           "format needs",
+                           "block_stride and token_stride must be multiples of %d bytes in this "
+                           "format",
                            (int)align);
     }
 }
@@ -166,7 +166,7 @@ static void check_pointers(struct flw_refusal *refusal, const fallow_gather_kv_p
     flw_refusal_optional_output(refusal, "flags", params->flags, 4, 4);
     if (is_flashmla && params->dst_stride % 8 != 0) {
         flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT,
-                           "dst_stride is no multiple of 8, as this format needs");
+                           "dst_stride must be a multiple of 8 in this format");
     }
 }
 

@@ -17,16 +17,17 @@ static void check_forms(struct flw_refusal *refusal, const fallow_align_blocks_p
     flw_refusal_count(refusal, "batched", params->batched, 0, 1);
     flw_refusal_count(refusal, "sorts_invalid", params->sorts_invalid, 0, 1);
     if (params->map_mode != FALLOW_ALIGN_MAP_BEFORE && params->map_count != params->experts) {
-        flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT,
-                           "map_count differs from experts, and map_mode is not before");
+        flw_refusal_refuse(
+            refusal, FALLOW_INVALID_ARGUMENT,
+            "map_count must equal experts unless map_mode is FALLOW_ALIGN_MAP_BEFORE");
     }
     if ((params->batched || params->sorts_invalid) && params->map_mode != FALLOW_ALIGN_NO_MAP) {
         flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT,
-                           "map_mode: neither the batched form nor sorts_invalid has a map");
+                           "map_mode must be FALLOW_ALIGN_NO_MAP with batched or sorts_invalid");
     }
     if (params->batched && params->sorts_invalid) {
         flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT,
-                           "sorts_invalid: the batched form has no ids");
+                           "sorts_invalid must be 0 with batched, which has no ids");
     }
 }
 

@@ -26,9 +26,10 @@ static void check_types(struct flw_refusal *refusal, fallow_permute_params *para
     flw_refusal_count(refusal, "pad", params->pad, FALLOW_PERMUTE_PAD_DEFAULT,
                       FALLOW_PERMUTE_PAD_ZERO);
     if (params->out_dtype != params->dtype && params->width % FLW_QUANTISE_GROUP != 0) {
-        flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT,
-                           "width is no multiple of %d, the elements that share a scale",
-                           (int)FLW_QUANTISE_GROUP);
+        flw_refusal_refuse(
+            refusal, FALLOW_INVALID_ARGUMENT,
+            "width is not a multiple of %d, the number of elements that share a scale",
+            (int)FLW_QUANTISE_GROUP);
     }
 }
 
@@ -124,7 +125,7 @@ fallow_status fallow_moe_permute(fallow_kernels *kernels, const fallow_permute_p
         flw_is_vector_row(params.out, params.out_stride, params.width, buffers.out_each);
     if (buffers.quantises && !is_vector) {
         flw_refusal_refuse(&refusal, FALLOW_INVALID_ARGUMENT,
-                           "in and out: rows that are quantised begin at multiples of 16 bytes");
+                           "in and out: quantised rows must begin at multiples of 16 bytes");
     }
     if (flw_refusal_status(&refusal) != FALLOW_OK) {
         return refusal.status;

@@ -48,8 +48,8 @@ static struct buffers check_shape(struct flw_refusal *refusal, fallow_route_para
     flw_refusal_dtype(refusal, "ids_dtype", params->ids_dtype, FLW_DTYPES_INTEGERS);
     check_groups(refusal, params);
     if (!isfinite(params->scale) || params->scale < 0) {
-        flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT, "scale is %g, not finite and above 0",
-                           (double)params->scale);
+        flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT,
+                           "scale is %g; it must be finite and above 0", (double)params->scale);
     }
     struct buffers buffers = {.logit_each = fallow_dtype_bytes(params->dtype),
                               .id_each = fallow_dtype_bytes(params->ids_dtype)};

@@ -29,9 +29,10 @@ static void check_shape(struct flw_refusal *refusal, fallow_silu_and_mul_params 
         flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT, "group_rows does not divide rows");
     }
     if (params->out_dtype == FALLOW_E4M3 && params->width % FLW_QUANTISE_GROUP != 0) {
-        flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT,
-                           "width is no multiple of %d, the elements that share a scale",
-                           (int)FLW_QUANTISE_GROUP);
+        flw_refusal_refuse(
+            refusal, FALLOW_INVALID_ARGUMENT,
+            "width is not a multiple of %d, the number of elements that share a scale",
+            (int)FLW_QUANTISE_GROUP);
     }
 }
 
@@ -112,7 +113,7 @@ fallow_status fallow_moe_silu_and_mul(fallow_kernels *kernels,
     bool is_vector = is_vector_of(&params, &buffers);
     if (params.out_dtype == FALLOW_E4M3 && !is_vector && params.rows > 0) {
         flw_refusal_refuse(&refusal, FALLOW_INVALID_ARGUMENT,
-                           "in and out: rows that are quantised begin at multiples of 16 bytes");
+                           "in and out: quantised rows must begin at multiples of 16 bytes");
     }
     struct flw_row_grid rows =
         flw_grid_rows(params.rows, params.width, buffers.in_each, is_vector, FLW_SILU_THREADS);

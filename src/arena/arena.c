@@ -458,7 +458,7 @@ fallow_status fallow_arena_trim(fallow_arena *arena)
     if (flw_arena_is_pinned(arena)) {
         status = trim_pinned(arena);
     } else if ((status = flw_arena_await_all(arena, true)) != FALLOW_OK) {
-        (void)flw_arena_refuse(arena, status, "cannot wait for its users: %s",
+        (void)flw_arena_refuse(arena, status, "cannot wait for the work that uses the arena: %s",
                                fallow_status_message(status));
     } else {
         flw_arena_free_scratch(arena);

@@ -83,9 +83,9 @@ static fallow_status await_everything(fallow_arena *arena, const struct flw_aren
     }
     fallow_status status = flw_pool_ask_captures(pool);
     status = status == FALLOW_OK ? flw_heap_sync_context(&pool->heap) : status;
-    *why = "a stream of an earlier lease cannot be recorded on any more, and the context cannot "
-           "be waited for while another stream is being captured: lease again after that capture, "
-           "or inside it";
+    *why = "the stream of an earlier lease is gone, and the whole context cannot be "
+           "waited for while another stream is being captured: lease again after "
+           "that capture, or inside it";
     return status;
 }
 
@@ -324,7 +324,8 @@ fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture, 
         }
     }
     if (!make_room(arena, count + 1, count + 1 + arena->debt_count)) {
-        return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no room to note a capture");
+        return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY,
+                                "no host memory to record a capture");
     }
     struct flw_domain *origin = flw_capture_origin(arena->pool, capture);
     arena->pins[count] = (struct flw_arena_pin){
@@ -380,7 +381,7 @@ static fallow_status guard(fallow_arena *arena, fallow_stream stream, uint64_t c
     }
     if (status != FALLOW_OK) {
         return flw_arena_refuse(
-            arena, status, "the stream of a launch: %s",
+            arena, status, "the launch cannot be guarded on this stream: %s",
             status == FALLOW_CAPTURING
                 ? "the stream is being captured; guard launches outside of captures"
                 : fallow_status_message(status));

@@ -127,10 +127,11 @@ fallow_status fallow_lease_export(fallow_lease *lease, size_t index, const int64
         !measure(exported, dimensions, element_bytes, &bytes) || byte_offset > region->size_bytes ||
         bytes > region->size_bytes - byte_offset) {
         free(exported);
-        return flw_arena_refuse(arena, FALLOW_INVALID_ARGUMENT,
-                                "a tensor of %llu bytes at %llu leaves region '%s' of %zu bytes",
-                                (unsigned long long)bytes, (unsigned long long)byte_offset,
-                                region->name, region->size_bytes);
+        return flw_arena_refuse(
+            arena, FALLOW_INVALID_ARGUMENT,
+            "a tensor of %llu bytes at offset %llu exceeds region '%s' of %zu bytes",
+            (unsigned long long)bytes, (unsigned long long)byte_offset, region->name,
+            region->size_bytes);
     }
     if (((uintptr_t)address + byte_offset) % element_bytes != 0) {
         free(exported);

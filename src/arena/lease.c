@@ -415,7 +415,7 @@ static FLW_NOINLINE fallow_status finish(fallow_arena *arena, fallow_stream stre
         return FALLOW_OK; /* `last` covers that stream's work before the capture or the destruction */
     }
     if (mark.domain == NULL) {
-        return flw_arena_refuse(arena, status, "the stream of the end: %s",
+        return flw_arena_refuse(arena, status, "the lease cannot end on this stream: %s",
                                 fallow_status_message(status));
     }
     if (is_captured) {

@@ -373,7 +373,7 @@ fallow_status fallow_lease_set_used(fallow_lease *lease, size_t index, size_t by
     const fallow_region *region = &arena->lease.layout->regions[index].region;
     if (bytes > region->size_bytes) {
         return flw_arena_refuse(arena, FALLOW_INVALID_ARGUMENT,
-                                "region '%s' has %zu bytes, %zu of them cannot be used",
+                                "region '%s' has %zu bytes, fewer than the %zu used bytes",
                                 region->name, region->size_bytes, bytes);
     }
     if (arena->check != NULL && !arena->check->is_skipped) {

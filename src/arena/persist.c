@@ -89,7 +89,7 @@ static fallow_status check_one(fallow_arena *arena, const fallow_region *region,
     size_t has_bytes = persistent == NULL ? 0 : persistent->region.size_bytes;
     if (persistent != NULL && !holds_the_same(&persistent->region, region)) {
         return flw_arena_refuse(arena, FALLOW_INVALID_ARGUMENT,
-                                "persistent region '%s' holds other values in another layout",
+                                "persistent region '%s' has other initial values in another layout",
                                 region->name);
     }
     bool is_taken = must_take(persistent, region);
@@ -165,7 +165,7 @@ static fallow_status take(fallow_arena *arena, const fallow_region *region, fall
     struct flw_persistent *persistent = find(arena, region->name);
     void *block = NULL;
     if (persistent == NULL && (persistent = enter(arena, region)) == NULL) {
-        return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no room for region '%s'",
+        return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no host memory for region '%s'",
                                 region->name);
     }
     size_t bytes = flw_max(region->size_bytes, persistent->region.size_bytes);
@@ -287,7 +287,7 @@ fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, f
     struct flw_binding *binding = find_binding(arena, layout->id);
     binding = binding == NULL ? add_binding(arena, layout) : binding;
     if (binding == NULL) {
-        return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no room for a binding");
+        return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no host memory for a binding");
     }
     *out_addresses = binding->addresses;
     return FALLOW_OK;
@@ -355,7 +355,7 @@ static fallow_status fill(fallow_arena *arena, const fallow_region *given, void 
     }
     fallow_status status = flw_gate_enter(&arena->pool->gate, true);
     if (status != FALLOW_OK) {
-        return flw_arena_refuse(arena, status, "its pool has just fallen asleep");
+        return flw_arena_refuse(arena, status, "its pool fell asleep during the call");
     }
     if (!flw_heap_enter_driver(heap, &section)) {
         flw_gate_leave(&arena->pool->gate);

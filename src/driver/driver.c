@@ -88,7 +88,7 @@ static void say_why_not_loaded(char *message, const char *name, bool is_default)
     const char *reason = dlerror();
     if (strcmp(name, "sim") == 0) {
         say(message, "cannot load the simulated driver", SIM_LIBRARY,
-            "it is installed beside libfallow: put it there, or name its folder in LD_LIBRARY_PATH");
+            "put it beside libfallow, or name its folder in LD_LIBRARY_PATH");
     } else if (is_default) {
         say(message, "cannot load the CUDA driver", name,
             "install the NVIDIA driver, or use the simulated device (driver = \"sim\"; on the command line --device sim)");
@@ -140,7 +140,7 @@ fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char 
     if (missing != NULL) {
         say(message, "the CUDA driver lacks the entry point", missing,
             is_default ? "install a driver of CUDA 11.4 or newer"
-                       : "the library that was named is no driver of CUDA 11.4 or newer");
+                       : "name a library that is a driver of CUDA 11.4 or newer");
         dlclose(driver->object); /* not called yet, so it can be unloaded */
         goto fail;
     }

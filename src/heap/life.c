@@ -160,7 +160,7 @@ static fallow_status choose_source(struct flw_heap *heap, const struct flw_heap_
         source->ops = config->source != NULL ? config->source : &flw_source_vmm;
         result = flw_source_vmm_ask(source, &can_remap);
         if (result != CUDA_SUCCESS) {
-            return flw_heap_refuse(heap, result, "a question for virtual memory management");
+            return flw_heap_refuse(heap, result, "the query of virtual memory management");
         }
         if (can_remap || source->ops != &flw_source_vmm) {
             can_remap = true;

@@ -14,7 +14,7 @@ static const char *check_indexes(const struct flw_heap *heap)
             return "an index of free runs disagrees with its runs";
         }
         if (domain->ops == NULL && domain->capture_count != 0) {
-            return "a capture names the place of a domain that is free";
+            return "a capture names a domain that was freed";
         }
         if (i != FLW_UNOWNED && domain->ops != NULL && domain->completed >= domain->seq) {
             return "a domain's completed sequence number is not below its next";
@@ -69,7 +69,7 @@ static const char *check_standing(const struct flw_heap *heap)
     for (; fence != NULL && count > 0; before = fence, fence = fence->behind, count--) {
         uint64_t *seq = &fence->domain->checked_seq;
         if (fence->before != before || fence->seq <= *seq) {
-            return "the list of all fences has a domain's in another order";
+            return "the list of all fences orders the fences of a domain differently";
         }
         *seq = fence->seq;
         has_next |= standing->next == fence;
@@ -102,7 +102,7 @@ static const char *check_places(const struct flw_heap *heap)
             if (flw_places_chain(&heap->places, domain->stream, domain->thread) !=
                     &heap->places.chains[i] ||
                 !domain->is_known) {
-                return "a stream is in another chain than its handle's";
+                return "a stream is not in the chain of its handle";
             }
             domain = domain->next_place;
         }
@@ -123,15 +123,15 @@ static const char *check_owing(const struct flw_heap *heap)
     const struct flw_domain *before = NULL, *domain = heap->owing.first;
     for (; domain != NULL && count > 0; before = domain, domain = domain->owing_behind, count--) {
         if (!domain->is_owing || domain->owing_before != before) {
-            return "the list of the streams that owe a fence is broken";
+            return "the list of streams with a fence due is broken";
         }
         if (!flw_domain_is_stream(domain) || !domain->is_known || domain->is_lost) {
-            return "a stream owes a fence that none can be recorded on";
+            return "a fence is due on a stream that permits none";
         }
     }
     return domain == NULL && count == 0 && heap->owing.last == before
                ? NULL
-               : "the streams that owe a fence are not those in the list";
+               : "the streams with a fence due are not those in the list";
 }
 
 static const char *check_open_users(const struct flw_heap *heap)
@@ -140,14 +140,14 @@ static const char *check_open_users(const struct flw_heap *heap)
     for (uint32_t word = 0; word < FLW_DOMAIN_WORDS + FLW_DOMAIN_WORDS / 64; word++) {
         if (((users->words[FLW_DOMAIN_WORDS + word / 64] >> (word % 64)) & 1) !=
             (users->words[word] != 0)) {
-            return "the words of the domains with open uses are others than those with any";
+            return "the set of domains with open uses contradicts its summary";
         }
     }
     uint32_t last = 0;
     for (uint32_t i = 0; (i = flw_domain_set_next(users, i)) < FLW_DOMAIN_COUNT; i++) {
         last = i;
     }
-    return last < heap->domain_end ? NULL : "a use is open of a domain that there is not";
+    return last < heap->domain_end ? NULL : "an open use names a domain that does not exist";
 }
 
 /* *runs: number of runs that deferred frees hold. */
@@ -161,7 +161,7 @@ static const char *check_waiting(const struct flw_heap *heap, uint64_t *runs)
             bool is_in_order =
                 i == FLW_UNOWNED || last == NULL || last->awaits.seq <= deferred->awaits.seq;
             if (deferred->awaits.domain != i || !is_in_order) {
-                return "a deferred free waits in another's queue, or out of order";
+                return "a deferred free waits in the queue of another domain, or out of order";
             }
             if (run != NULL &&
                 (run->u.run.state != FLW_RUN_DEFERRED || run->u.run.deferred != deferred)) {
@@ -170,7 +170,7 @@ static const char *check_waiting(const struct flw_heap *heap, uint64_t *runs)
             *runs += run != NULL;
         }
         if (last != NULL && domain->waiting_last != last) {
-            return "the last of a queue of deferred frees is another";
+            return "the tail of a queue of deferred frees is not its last element";
         }
     }
     return NULL;
@@ -339,7 +339,8 @@ static const char *check_runs(const struct flw_heap *heap)
         uint64_t end = range->begin_unit + range->unit_count;
         broken = is_placed(heap, range)
                      ? check_stretch(heap, range, range->edge, range->begin_unit, end, &totals)
-                     : "a range is no whole number of pages and cells, or not in its place";
+                     : "a range is not a whole number of pages and cells, or is at the wrong "
+                       "address";
     }
     const struct flw_segment *segment = heap->segments.newest;
     for (; segment != NULL && broken == NULL; segment = segment->next) {
@@ -425,7 +426,8 @@ static bool finds_empty(const struct flw_slabs *slabs)
 static const char *check_batches(const struct flw_heap *heap)
 {
     if (!finds_empty(&heap->slabs)) {
-        return "a list of empty slabs holds another, or is not where it is looked for";
+        return "a list of empty slabs holds a slab in use, or is filed in the wrong "
+               "place";
     }
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {

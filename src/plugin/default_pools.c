@@ -287,7 +287,8 @@ void fallow_torch_memory_fraction(double fraction, int device)
     struct flw_plugin_device *at = flw_plugin_device_of(device);
     uint64_t total = 0;
     if (at == NULL || !(fraction > 0 && fraction <= 1)) {
-        flw_plugin_log("a memory fraction of %g of device %d is not possible: above 0, to 1",
+        flw_plugin_log("memory fraction %g of device %d is invalid: use a number above 0, at "
+                       "most 1",
                        fraction, device);
         return;
     }
@@ -385,11 +386,11 @@ static void explain(int device, fallow_pool *pool, size_t size_bytes,
                  size_bytes, device);
     } else if (refusal->status == FALLOW_OUT_OF_MEMORY &&
                fallow_pool_get_stats(pool, &stats) == FALLOW_OK) {
-        snprintf(text, room,
-                 "no %zu bytes on device %d: %llu are in use, %llu reserved, none could be given "
-                 "back; fallow.report() lists their owners",
-                 size_bytes, device, (unsigned long long)stats.requested_bytes,
-                 (unsigned long long)stats.reserved_bytes);
+        snprintf(
+            text, room,
+            "no %zu bytes on device %d: %llu are in use, %llu reserved, none could be released; fallow.report() lists their owners",
+            size_bytes, device, (unsigned long long)stats.requested_bytes,
+            (unsigned long long)stats.reserved_bytes);
     } else {
         int error = fallow_pool_last_driver_error(pool, &call);
         snprintf(text, room, "no %zu bytes on device %d: %s%s%s", size_bytes, device,

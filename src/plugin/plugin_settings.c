@@ -71,7 +71,8 @@ bool flw_plugin_read_settings(const char *text, fallow_pool_config *config, char
         is_read = colon != NULL && read_pair(pair, colon + 1, config, driver, driver_bytes);
         if (!is_read) {
             flw_plugin_log(
-                "FALLOW_PLUGIN: '%s%s%s' is no setting, so all are ignored; settings are limit, "
+                "FALLOW_PLUGIN: '%s%s%s' is not a setting with a valid value, so the whole variable is ignored; "
+                "settings are limit, "
                 "economy, reuse, page_source, one_handle, decay_ms, checks and driver, each with a value: "
                 "limit:20G",
                 pair, colon != NULL ? ":" : "", colon != NULL ? colon + 1 : "");

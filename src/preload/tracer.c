@@ -149,9 +149,8 @@ static struct flw_callstacks *take_callstacks(void)
     if (all == NULL && tracer.settings.stack_depth > 0) {
         flw_log_line("recording: no memory for call stacks; the program continues without them");
     } else if (all != NULL && !flw_callstacks_are_quick(all)) {
-        flw_log_line(
-            "recording: a call stack takes some us; with libunwind.so.8 (package libunwind8) only "
-            "some 0.3");
+        flw_log_line("recording: each call stack takes a few microseconds; with "
+                     "libunwind.so.8 (package libunwind8) about 0.3");
     }
     return all;
 }

@@ -88,11 +88,11 @@ static bool read_from(const struct reader *reader, struct word word, uint64_t *f
     for (size_t i = 0; i < word.length; i++) {
         unsigned digit = (unsigned char)word.begin[i] - (unsigned)'0';
         if (digit > 9 || *from > 1000000000) {
-            return complain(reader, word, "is no number of a call");
+            return complain(reader, word, "is not a call number");
         }
         *from = *from * 10 + digit;
     }
-    return *from != 0 || complain(reader, word, "is no number of a call: the first is 1");
+    return *from != 0 || complain(reader, word, "is not a call number: the first is 1");
 }
 
 static bool find_entry(struct word word, unsigned *entry)
@@ -115,7 +115,7 @@ static bool add_refusal(const struct reader *reader, struct word word, struct fl
 {
     struct flw_profile *profile = reader->profile;
     if (profile->refusal_count == FLW_REFUSAL_MAX) {
-        return complain(reader, word, "is one refusal more than fits");
+        return complain(reader, word, "exceeds the number of refusals that a profile can have");
     }
     profile->refusal[profile->refusal_count++] = refusal;
     return true;
@@ -129,12 +129,12 @@ static bool read_refusal(const struct reader *reader, const struct item *item)
     }
     if (item->error.begin != NULL &&
         !flw_error_find(item->error.begin, item->error.length, &refusal.error)) {
-        return complain(reader, item->error, "is no driver error: NOT_PERMITTED is one");
+        return complain(reader, item->error, "is not a driver error such as NOT_PERMITTED");
     }
     if (item->call.begin != NULL) {
         return find_entry(item->call, &refusal.entry)
                    ? add_refusal(reader, item->call, refusal)
-                   : complain(reader, item->call, "is no entry point of the driver");
+                   : complain(reader, item->call, "is not an entry point of the driver");
     }
     static const enum flw_entry made_by[] = {FLW_ENTRY_cuMemAddressReserve, FLW_ENTRY_cuMemCreate,
                                              FLW_ENTRY_cuMemMap, FLW_ENTRY_cuMemSetAccess};
@@ -160,7 +160,7 @@ static bool read_number(const struct reader *reader, struct word word, uint64_t 
     if (digits[0] < '0' || digits[0] > '9' || end[unit != NULL] != '\0' || *out == 0 ||
         *out > most >> shift) {
         char sentence[96];
-        snprintf(sentence, sizeof sentence, "is no number from 1 to %llu, such as 2 or 24G",
+        snprintf(sentence, sizeof sentence, "is not a number from 1 to %llu, such as 2 or 24G",
                  (unsigned long long)most);
         return complain(reader, word, sentence);
     }
@@ -197,7 +197,7 @@ static bool read_item(const struct reader *reader, struct word word)
     }
     if (trait == NULL || item.name.length != word.length) {
         char sentence[256];
-        snprintf(sentence, sizeof sentence, "is no profile of a driver; there are: %s", known);
+        snprintf(sentence, sizeof sentence, "is not a profile of a driver; there are: %s", known);
         return complain(reader, word, sentence);
     }
     *trait = true;

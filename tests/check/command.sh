@@ -45,7 +45,7 @@ wrong -- "no option '--'" "$guess"
 wrong 'help repaly' "did you mean 'replay'?"
 wrong 'help trace infoo' "did you mean 'info'?"
 wrong 'help replay info' "'info' has no help of its own; see" "$guess"
-wrong 'help --man a b' 'too much at once'
+wrong 'help --man a b' 'too many arguments'
 wrong 'help --man-pages' '--man-pages needs a value'
 wrong 'replay --polcy x' "no option '--polcy'; did you mean '--policy'?"
 wrong 'replay --frobnicate x' "no option '--frobnicate'; see" "$guess"
@@ -85,7 +85,7 @@ wrong 'top --interval=0' '0.1 to 3600'
 wrong 'top --json --prometheus' 'not both'
 wrong 'top --sort=lvie' "did you mean 'live'?"
 wrong 'doctor --jsn' "did you mean '--json'?"
-wrong 'doctor foo' "what is 'foo'?"
+wrong 'doctor foo' "unknown argument 'foo'"
 if "$fallow" bench --help >help 2>&1; then
     wrong 'bench nope' "no shape 'nope'; there are "
     wrong 'bench piar' "did you mean 'pair'?"

@@ -123,15 +123,15 @@ OURS(a_name_that_is_not_known_is_refused)
     } wrong[] = {
         {"no-fabrik", "there are: refusing[:CALL[@N][=ERROR]], no-fabric[@N], vgpu, old, slow, "
                       "host-pageable, contents"},
-        {"slow,no-fabrik", "'no-fabrik' is no profile"},
-        {"slow,,old", "'' is no profile"},
-        {"vgpu@3", "'vgpu@3' is no profile"},
-        {"no-fabric@0", "'0' is no number of a call"},
-        {"no-fabric@x", "'x' is no number of a call"},
-        {"no-fabric:cuMemCreate", "'no-fabric:cuMemCreate' is no profile"},
-        {"refusing:cuSow", "'cuSow' is no entry point"},
-        {"refusing:cuMemCreate=SUCCESS", "'SUCCESS' is no driver error"},
-        {"refusing:cuMemCreate@2=NO", "'NO' is no driver error"},
+        {"slow,no-fabrik", "'no-fabrik' is not a profile"},
+        {"slow,,old", "'' is not a profile"},
+        {"vgpu@3", "'vgpu@3' is not a profile"},
+        {"no-fabric@0", "'0' is not a call number"},
+        {"no-fabric@x", "'x' is not a call number"},
+        {"no-fabric:cuMemCreate", "'no-fabric:cuMemCreate' is not a profile"},
+        {"refusing:cuSow", "'cuSow' is not an entry point"},
+        {"refusing:cuMemCreate=SUCCESS", "'SUCCESS' is not a driver error"},
+        {"refusing:cuMemCreate@2=NO", "'NO' is not a driver error"},
     };
     const char *before = b->sim.played();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

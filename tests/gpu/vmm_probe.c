@@ -230,7 +230,7 @@ static int find(const char *name)
         }
     }
     fprintf(stderr,
-            "vmm_probe: what is '%s'? usage: vmm_probe [--device N|sim] reserve|creates|"
+            "vmm_probe: unknown argument '%s'; usage: vmm_probe [--device N|sim] reserve|creates|"
             "ipc|life|unmap|access|fill\n",
             name != NULL ? name : "");
     return -1;

@@ -115,7 +115,7 @@ class Settings(unittest.TestCase):
         code = "import fallow; print(fallow._library.lib().fallow_torch_alloc(4096, 0, None))"
         status, out, error = run(code, FALLOW_PLUGIN="driver:sim,colour:red")
         self.assertEqual(status, 0)
-        self.assertRegex(error.splitlines()[0], "^fallow: FALLOW_PLUGIN: 'colour:red' is no setting")
+        self.assertRegex(error.splitlines()[0], "^fallow: FALLOW_PLUGIN: 'colour:red' is not a setting")
 
     def test_configure_comes_first_and_before_the_pools(self):
         code = ("import fallow\nfallow.configure(limit='64M', driver='sim', economy='memory_first', decay_ms=0,\n"

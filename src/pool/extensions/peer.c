@@ -139,9 +139,10 @@ static fallow_status change_all(struct flw_pool *pool, const struct change *chan
     pool->sharing.unsure_peers |= *change->out_is_half ? bit_of(change->device) : 0;
     flw_pool_log(pool, FALLOW_LOG_ERROR, "access of device %d cannot be changed: %s%s",
                  change->device, flw_driver_error_name(&pool->driver, result),
-                 *change->out_is_half ? "; part of the memory has changed, since the way back was "
-                                        "refused too: call again"
-                                      : "");
+                 *change->out_is_half
+                     ? "; access to part of the memory has changed, since the driver also "
+                       "refused to undo that: call again"
+                     : "");
     fallow_status status = flw_heap_refuse(heap, result, "cuMemSetAccess");
     return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : status;
 }

@@ -392,7 +392,7 @@ fallow_status fallow_import(fallow_pool *handle, const fallow_share *given, void
     }
     if (!pool->heap.source.ops->remaps || pool->driver.cuMemImportFromShareableHandle == NULL) {
         flw_pool_log(pool, FALLOW_LOG_ERROR,
-                     "the driver imports nothing: that needs virtual memory management");
+                     "the driver cannot import memory: it lacks virtual memory management");
         return FALLOW_NOT_SUPPORTED;
     }
     if (!is_sound(pool, &share)) {

@@ -325,8 +325,8 @@ static void spare_dedicated(const struct flw_climb *climb)
     atomic_store(&heap->dedicated_units, (uint32_t)flw_min(units, UINT32_MAX));
     atomic_store(&heap->released_dedicated, 0);
     flw_pool_log(climb->pool, FALLOW_LOG_INFO,
-                 "large blocks come and go: one lies in one handle from %llu MiB on now, until the "
-                 "pool is trimmed (one_handle_bytes names a size that stays)",
+                 "large blocks are freed often: until a trim, only blocks of %llu MiB or "
+                 "more get a handle of their own (one_handle_bytes sets a fixed size)",
                  (unsigned long long)(units >> (20 - FLW_UNIT_LOG2)));
 }
 

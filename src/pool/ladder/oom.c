@@ -95,8 +95,8 @@ static void log_report(struct flw_pool *pool, const fallow_oom_report *report)
     int answer = atomic_load(&pool->heap.ranges.refused_answer);
     if (report->lacks_addresses) {
         snprintf(addresses, sizeof addresses,
-                 "; addresses are the limit: %llu bytes of them are reserved, the largest stretch "
-                 "without memory has %llu, and %s%s",
+                 "; addresses are short: %llu bytes of addresses are reserved, the "
+                 "largest unmapped range has %llu, and %s%s",
                  (unsigned long long)report->address_bytes,
                  (unsigned long long)report->largest_address_bytes,
                  answer == 0 ? "the process may not have more (ulimit -v)"
@@ -104,7 +104,7 @@ static void log_report(struct flw_pool *pool, const fallow_oom_report *report)
                  answer == 0 ? "" : flw_driver_error_name(&pool->driver, (CUresult)answer));
     }
     flw_pool_log(pool, FALLOW_LOG_WARNING,
-                 "out of memory: %llu bytes asked, %llu of %llu reserved, largest hole %llu, "
+                 "out of memory: %llu bytes requested, %llu of %llu reserved, largest hole %llu, "
                  "%llu waiting for fences%s",
                  (unsigned long long)report->size_bytes, (unsigned long long)report->reserved_bytes,
                  (unsigned long long)report->limit_bytes,
@@ -158,15 +158,15 @@ static void tell_host_refusal(const struct flw_climb *climb)
     if (flw_tables_are_full(heap)) {
         flw_pool_log(
             pool, FALLOW_LOG_WARNING,
-            "out of host memory, not of device memory: %llu bytes asked, and the pool's "
-            "tables are used up at %llu MiB of addresses; where a limit made them small, lift "
-            "it (ulimit -v unlimited)",
+            "out of host memory, not of device memory: %llu bytes requested, and the "
+            "pool's tables are full at %llu MiB of addresses; if a limit of the "
+            "address space made them small, lift it (ulimit -v unlimited)",
             asked, (unsigned long long)(flw_tables_reserve_bytes(heap, heap->table_shrink) >> 20));
     } else {
         flw_pool_log(
             pool, FALLOW_LOG_WARNING,
-            "out of host memory, not of device memory: %llu bytes asked, and the host refuses "
-            "more for the pool's tables: look at ulimit -d, ulimit -v and the memory limit of "
+            "out of host memory, not of device memory: %llu bytes requested, and the "
+            "host refuses more for the pool's tables: check ulimit -d, ulimit -v and the memory limit of "
             "the container",
             asked);
     }
@@ -185,8 +185,8 @@ static void tell_refusal(const struct flw_climb *climb)
     if (flw_is_pow2(count)) {
         flw_pool_log(
             climb->pool, FALLOW_LOG_WARNING,
-            "no %llu bytes: %s answered %s; the pool is as it was, and the next request that nothing "
-            "else serves asks again (%llu since the last that the driver gave more memory for)",
+            "no %llu bytes: %s answered %s; the pool is unchanged, and the next request that needs more memory "
+            "calls the driver again (%llu refused since the last success)",
             (unsigned long long)climb->need->size_bytes, call,
             flw_driver_error_name(&climb->pool->driver, (CUresult)atomic_load(&heap->last_error)),
             (unsigned long long)count);

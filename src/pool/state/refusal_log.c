@@ -14,7 +14,7 @@ static const struct {
     const char *name, *consequence;
 } refusals[FLW_REFUSED_COUNT] = {
     [FLW_REFUSED_FABRIC] = {FALLOW_LOG_INFO, FALLOW_HANDLE_FABRIC, "fabric handles",
-                            "other nodes cannot map this memory; that takes an IMEX channel"},
+                            "other nodes cannot map this memory; that needs an IMEX channel"},
     [FLW_REFUSED_FD] = {FALLOW_LOG_WARNING, FALLOW_HANDLE_FD, "handles with file descriptors",
                         "other processes cannot map this memory"},
     [FLW_REFUSED_RDMA] =
@@ -64,8 +64,8 @@ void flw_pool_log_required(struct flw_pool *pool)
     }
     flw_pool_log(
         pool, FALLOW_LOG_ERROR,
-        "%s answered %s for a handle of the kinds that handle_types names: other kinds may "
-        "be had, remove the setting",
+        "%s answered %s for a handle of the kinds in handle_types: remove the setting to accept "
+        "other kinds",
         call, flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.last_error)));
 }
 
@@ -99,9 +99,9 @@ void flw_pool_log_no_tables(const struct flw_pool *pool)
     uint64_t least = flw_tables_reserve_bytes(heap, FLW_TABLE_SHRINK_MAX);
     uint64_t allowance = flw_meta_allowance();
     if (allowance == UINT64_MAX) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR,
-                     "cannot create the pool: the host refused memory for its tables: check "
-                     "ulimit -d and at vm.overcommit_memory");
+        flw_pool_log(
+            pool, FALLOW_LOG_ERROR,
+            "cannot create the pool: the host refused memory for its tables: check ulimit -d and vm.overcommit_memory");
     } else {
         flw_pool_log(pool, FALLOW_LOG_ERROR,
                      "cannot create the pool: its tables need at least %llu MiB of addresses, and "
@@ -116,7 +116,7 @@ void flw_pool_log_small_tables(const struct flw_pool *pool)
     flw_pool_log(
         pool, FALLOW_LOG_WARNING,
         "the address space is limited: the pool's tables take %llu MiB of it, not %llu MiB, "
-        "and have room for about %llu million blocks, allocated and free; one more answers %s "
+        "and have room for about %llu million blocks, allocated and free; a further block returns %s "
         "(ulimit -v unlimited lifts it)",
         MIB_OF(flw_tables_reserve_bytes(heap, heap->table_shrink)),
         MIB_OF(flw_tables_reserve_bytes(heap, 0)),

@@ -60,16 +60,18 @@ void flw_pool_log(const struct flw_pool *pool, fallow_log_level level, const cha
 /* Return the first setting that context order does not support. */
 static const char *refused_in_context_order(const fallow_pool_config *config)
 {
-    return config->reuse_policy != FALLOW_REUSE_WAIT ? "reuse_policy: FALLOW_ORDER_CONTEXT has none"
-           : config->checks != 0                     ? "checks: FALLOW_ORDER_CONTEXT takes none"
-           : config->streams_may_die != 0
-               ? "streams_may_die: FALLOW_ORDER_CONTEXT looks at no stream"
-           : config->handle_types != 0 ? "handle_types: FALLOW_ORDER_CONTEXT exports none"
+    return config->reuse_policy != FALLOW_REUSE_WAIT
+               ? "reuse_policy: must be 0 with FALLOW_ORDER_CONTEXT"
+           : config->checks != 0          ? "checks: must be 0 with FALLOW_ORDER_CONTEXT"
+           : config->streams_may_die != 0 ? "streams_may_die: must be 0 with FALLOW_ORDER_CONTEXT"
+           : config->handle_types != 0    ? "handle_types: must be 0 with FALLOW_ORDER_CONTEXT"
            : config->page_source == FALLOW_PAGES_HANDLES
-               ? "page_source: FALLOW_ORDER_CONTEXT allocates cuMemAlloc memory, no FALLOW_PAGES_HANDLES"
-           : config->peer_device_count != 0 ? "peer_devices: FALLOW_ORDER_CONTEXT takes none, use "
-                                              "cuCtxEnablePeerAccess"
-                                            : NULL;
+               ? "page_source: FALLOW_PAGES_HANDLES is impossible with "
+                 "FALLOW_ORDER_CONTEXT, which uses cuMemAlloc"
+           : config->peer_device_count != 0
+               ? "peer_devices: must be empty with FALLOW_ORDER_CONTEXT; use "
+                 "cuCtxEnablePeerAccess"
+               : NULL;
 }
 
 static const char *find_invalid(const fallow_pool_config *config)

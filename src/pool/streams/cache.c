@@ -73,10 +73,11 @@ void flw_seize_end(struct flw_pool *pool, struct flw_tcache *seized)
     flw_lock_release(&pool->seizing);
     if (FLW_UNLIKELY(atomic_load(&pool->lost_membarrier)) &&
         !atomic_exchange(&pool->loss_of_it_noted, true)) {
-        flw_pool_log(pool, FALLOW_LOG_WARNING,
-                     "the kernel refuses membarrier(2), which worked when the pool was created (a "
-                     "seccomp filter, or no memory): calls are no longer hits, each takes its "
-                     "cache's lock; a filter that allows membarrier keeps the hits");
+        flw_pool_log(
+            pool, FALLOW_LOG_WARNING,
+            "the kernel refuses membarrier(2), which worked when the pool was created (a "
+            "seccomp filter, or no memory): from now on each call takes its cache's lock, and none is a hit; allow "
+            "membarrier in the filter to keep the hits");
     }
 }
 

@@ -237,11 +237,11 @@ struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
                      "out of host memory: the host refuses memory for a new stream: check "
                      "ulimit -d, ulimit -v and the memory limit of the container");
     } else if (*status == FALLOW_OUT_OF_HOST_MEMORY) {
-        flw_pool_log(
-            pool, FALLOW_LOG_WARNING,
-            "no place for one more stream: a pool serves about %u at a time, captured ones "
-            "counted twice; retire those that are done (fallow_stream_retire)",
-            FLW_DOMAIN_COUNT - 1);
+        flw_pool_log(pool, FALLOW_LOG_WARNING,
+                     "too many streams: a pool serves about %u at a time, captured streams "
+                     "counted twice; retire streams that are no longer used "
+                     "(fallow_stream_retire)",
+                     FLW_DOMAIN_COUNT - 1);
     }
     return domain;
 }

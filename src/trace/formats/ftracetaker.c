@@ -259,13 +259,13 @@ void flw_ftracereader_take_stacks(struct flw_ftracereader *r, struct flw_wire_in
     CHECK(r, count <= FLW_FTRACE_PAYLOAD_BYTES, "stacks of more records than a chunk can have");
     TRY(r, FLW_LARGEARRAY_HOLDS(r->record_stacks, count, r->record_room));
     CHECK(r, flw_stackids_get(&ids, in, r->record_stacks, count),
-          "the stacks of records are not as many as there should be");
+          "the number of stacks differs from the chunk's header");
     r->record_count = r->has_stopped ? 0 : count;
     r->stacks_event = r->frame.first_event;
     r->stacks_block = r->frame.first_block;
 }
 
-#define REMARKS_DIFFER "the remarks are not of as many records as they should be"
+#define REMARKS_DIFFER "the number of records with remarks is wrong"
 void flw_ftracereader_take_remarks(struct flw_ftracereader *r, struct flw_wire_in in)
 {
     uint64_t left = r->frame.record_count, values[3]; /* count, two texts */
@@ -437,7 +437,8 @@ static void add_initial(struct flw_ftracereader *r, struct flw_record *record)
 {
     const struct flw_trace *trace = r->to.build.trace;
     CHECK(r, record->stream < trace->stream_count,
-          "what was there at the start is on a stream that is not in the dictionary");
+          "a block or segment of the start names a stream that is not in the "
+          "dictionary");
     if (record->op == FLW_RECORD_SEGMENT) {
         CHECK(r, trace->has_segments && (trace->has_addresses || record->address == 0),
               "a segment or an address, but the header says there are none");
@@ -459,7 +460,9 @@ static void take_record(struct flw_ftracereader *r, struct flw_record *record)
         return;
     }
     if (is_start == flw_record_is_event(record->op)) {
-        flw_ftracereader_stop(r, "a record of the other kind: of the start, or an event");
+        flw_ftracereader_stop(
+            r, "a record of the start is among events, or an event among records of the "
+               "start");
         return;
     }
     begin_record(r);
@@ -497,7 +500,7 @@ void flw_ftracereader_take_records(struct flw_ftracereader *r, struct flw_wire_i
           (unsigned)count, (unsigned)frame->record_count);
     if (!r->has_stopped) {
         CHECK(r, r->next_record == r->record_count && r->next_remark == r->remark_count,
-              "a chunk has fewer records than stacks or remarks are given");
+              "a chunk has more stacks or remarks than records");
         r->record_count = 0;
         r->remark_count = 0;
     }

@@ -209,11 +209,11 @@ static void check_number(struct import *import, const struct record *record, enu
 {
     enum state state = record->states[key];
     if (state == STATE_MISSING) {
-        fail_record(import, record, key,
-                    key == KEY_ADDRESS
-                        ? "is missing, as in profiles of PyTorch 1.12 and older: sizes alone "
-                          "do not tell blocks apart"
-                        : "is missing");
+        fail_record(
+            import, record, key,
+            key == KEY_ADDRESS
+                ? "is missing, as in profiles of PyTorch 1.12 and older: sizes alone do not identify blocks"
+                : "is missing");
     } else if (state == STATE_ODD) {
         fail_record(import, record, key, "is not a number of at most 64 bits");
     } else if (state == STATE_NEGATIVE && key != KEY_BYTES) {

@@ -208,7 +208,8 @@ static bool run_extend_by(struct machine *m, uint64_t count)
     }
     struct flw_pickle_value *items = &m->stack[m->depth - count];
     if (items[-1].kind != m->opcode->kind) {
-        return fail(m, is_list ? "what it extends is not a list" : "what it extends is not a dict");
+        return fail(m, is_list ? "the extended object is not a list"
+                               : "the extended object is not a dict");
     }
     if (!is_list && count % 2 != 0) {
         return fail(m, "a key has no value");
@@ -346,7 +347,7 @@ static bool run_put(struct machine *m, uint64_t index)
     }
     struct flw_pickle_value value = m->stack[m->depth - 1];
     if (FLW_UNLIKELY(value.bits >> MEMO_SHIFT != 0)) {
-        return fail(m, "a number of this size is not put in a memo");
+        return fail(m, "a number of this size cannot be in a memo");
     }
     if (!FLW_LARGEARRAY_FITS(m->memo, (size_t)index, m->memo_room)) {
         return fail(m, FLW_PICKLE_NO_MEMORY);
@@ -364,7 +365,7 @@ static bool run_memoize(struct machine *m, uint64_t unused)
 static bool run_get(struct machine *m, uint64_t index)
 {
     if (FLW_UNLIKELY(index >= m->memo_room || m->memo[index] == 0)) {
-        return fail(m, "nothing was put at that memo index");
+        return fail(m, "the memo index is empty");
     }
     uint64_t entry = m->memo[index];
     return push(m, entry & ((UINT64_C(1) << MEMO_SHIFT) - 1),

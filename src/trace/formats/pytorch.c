@@ -145,7 +145,7 @@ static void add_device(struct import *import, struct flw_pickle_value list)
     if (import->device_count == FLW_PYTORCH_DEVICES) {
         fail_at(import, import->traces, "more than 1024 devices");
     } else if (list.kind != FLW_PICKLE_LIST) {
-        fail_at(import, list, "the trace of a device is no list");
+        fail_at(import, list, "the trace of a device is not a list");
     } else {
         uint64_t count = flw_pickle_list(&import->pickle, list)->count;
         import->devices[import->device_count++] = (struct device){list, count, 0, 0};
@@ -213,8 +213,9 @@ static bool is_recorded(const struct device *device)
 /* Choose the requested device, or the preferred one. */
 static bool choose_device(struct import *import, int device)
 {
-    if (!each(import, import->traces, "the trace of a device is no list", add_device) ||
-        !each(import, import->segments, "an item of the segments is no segment", count_segment)) {
+    if (!each(import, import->traces, "the trace of a device is not a list", add_device) ||
+        !each(import, import->segments, "an item of the segments is not a segment",
+              count_segment)) {
         return false;
     }
     import->device_count += import->device_count == 0;
@@ -225,8 +226,7 @@ static bool choose_device(struct import *import, int device)
     int best = find_preferred(import);
     if (device >= 0 && !is_recorded(&import->devices[device]) &&
         is_recorded(&import->devices[best])) {
-        return flw_input_fail(import->input, 0,
-                              "nothing is on record of device %d: no segment and no event", device);
+        return flw_input_fail(import->input, 0, "device %d has no segment and no event", device);
     }
     import->device = device >= 0 ? device : best;
     return true;
@@ -374,9 +374,8 @@ static void read_event(struct import *import, struct flw_pickle_value dict)
     struct flw_pickle_value action = get(import, dict, WORD_ACTION);
     if (action.kind != FLW_PICKLE_WORD || action.bits >= sizeof operations) {
         fail_at(import, dict,
-                flw_pickle_text(&import->pickle, action) != NULL
-                    ? "an event with an action that no PyTorch writes"
-                    : "an event without an action");
+                flw_pickle_text(&import->pickle, action) != NULL ? "an event has an unknown action"
+                                                                 : "an event without an action");
         return;
     }
     event.op = operations[action.bits];
@@ -403,7 +402,7 @@ static void read_events(struct import *import)
 {
     const struct device *device = &import->devices[import->device];
     check_memory(import, flw_build_reserve_events(&import->build, device->event_count));
-    each(import, device->events, "an item of this trace is no event", read_event);
+    each(import, device->events, "an item of the trace is not an event", read_event);
     add_phases(import, UINT64_MAX);
 }
 
@@ -456,7 +455,7 @@ static void read_segment(struct import *import, struct flw_pickle_value dict)
         fail_at(import, dict, "a segment's address and size exceed 64 bits");
     }
     check_memory(import, flw_build_add_segment(&import->build, segment));
-    each(import, blocks, "an item of these blocks is no block", read_block);
+    each(import, blocks, "an item of the blocks is not a block", read_block);
 }
 
 /* ---- together ---- */

@@ -113,9 +113,9 @@ static void read_frame(struct reader *r)
     struct flw_stacks *stacks = &trace_of(r)->stacks;
     uint32_t number = 0;
     size_t next = stacks->frames.count;
-    CHECK(r, r->new_stack == 0, "the record that has stack=%" PRIu32 " is to follow", r->new_stack);
+    CHECK(r, r->new_stack == 0, "the record that has stack=%" PRIu32 " must follow", r->new_stack);
     uint64_t line = flw_line_take_column(&r->line);
-    CHECK(r, line <= UINT32_MAX, "no line of a file");
+    CHECK(r, line <= UINT32_MAX, "the line number exceeds 32 bits");
     struct flw_frame frame = {.line = (uint32_t)line};
     flw_line_take_space(&r->line);
     frame.function = take_text(r);
@@ -149,7 +149,7 @@ static void read_stack(struct reader *r)
         r->met_frames += frame == r->met_frames;
         frames[count++] = (uint32_t)frame;
     } while (r->line.at < r->line.end);
-    CHECK(r, are_stacks_used(r), "a frame or a stack before it is not used");
+    CHECK(r, are_stacks_used(r), "an earlier frame or stack is not used");
     CHECK(r, flw_stacks_add(stacks, frames, count, &r->new_stack), NO_MEMORY);
     CHECK(r, r->new_stack == next, "the stack is stack %" PRIu32, r->new_stack);
 }
@@ -163,9 +163,9 @@ static void take_stack(struct reader *r)
         CHECK(r, stack > 0 && stack <= UINT32_MAX, "stack= is from 1 to 4294967295, or left out");
     }
     r->new_stack = r->new_stack == stack ? 0 : r->new_stack;
-    CHECK(r, are_stacks_used(r), "what is said of a stack is not used by the record behind it");
+    CHECK(r, are_stacks_used(r), "the record after a stack does not use the stack");
     CHECK(r, stack == 0 || stack < trace_of(r)->stacks.lists.count,
-          "stack %" PRIu64 " is not there yet", stack);
+          "stack %" PRIu64 " is not defined yet", stack);
     r->to.stack = (uint32_t)stack;
 }
 
@@ -181,7 +181,7 @@ static void read_remark(struct reader *r)
     remark.user_metadata = take_remark_text(r);
     CHECK(r,
           !r->has_new_remark && are_stacks_used(r) && !flw_trace_remark_is(&remark, &r->to.remark),
-          "a remark is the one before it, or not before an event");
+          "a remark repeats the previous one, or precedes no event");
     r->to.remark = remark;
     r->has_new_remark = true;
     flw_line_take_end(&r->line);
@@ -217,7 +217,7 @@ static void take_time(struct reader *r, unsigned op)
           "S lines come before blocks and events");
     CHECK(r, op != FLW_RECORD_BLOCK || !has_events, "P lines come before events");
     uint64_t time_ns = flw_line_take_column(&r->line);
-    CHECK(r, !is_start || time_ns == 0, "what was there before the first event has time 0");
+    CHECK(r, !is_start || time_ns == 0, "a record of the start must have time 0");
     CHECK(r, time_ns >= r->to.time_ns, "time falls from %" PRIu64 " to %" PRIu64, r->to.time_ns,
           time_ns);
     CHECK(r, time_ns == 0 || trace->has_times, "a time, but the header says there are none");
@@ -245,7 +245,7 @@ static uint64_t take_number(struct reader *r, const struct flw_text_column *colu
         CHECK(r, number < trace->stream_count, "stream %" PRIu64 " is not in the header", number);
         break;
     case FLW_TEXT_BYTES:
-        CHECK(r, number != FLW_TRACE_UNKNOWN, "more bytes than there are");
+        CHECK(r, number != FLW_TRACE_UNKNOWN, "the size exceeds 64 bits");
         break;
     case FLW_TEXT_CONTEXT:
         CHECK(r, number > 0 && number <= UINT32_MAX, "%s is from 1 to 4294967295, or left out",

@@ -14,7 +14,7 @@ static const char *const name_help[] = {
     "memory grows and falls to nothing, each time in blocks an eighth larger",
     "two large blocks freed around a small one that stays, in every cycle",
     "every other block of a row freed, then blocks of twice the size wanted",
-    "two streams take turns with the whole of the memory, in other sizes",
+    "two streams use the whole memory in turn, in different sizes",
     "blocks of an eighth, a half and the whole of the memory, by turns",
     "training steps of one batch size, then of another, by turns",
 };
@@ -24,7 +24,7 @@ static const struct flw_gen_option options[] = {
     {"scenario", "which one", FLW_GEN_CHOICE, 0, 0, 5, names, 'S'},
     {"cycles", "number of repetitions", FLW_GEN_COUNT, 32, 1, 100000, NULL, 'N'},
     {"size", "bytes held at the highest, about", FLW_GEN_BYTES, 4 * FLW_GIB, 64 * FLW_MIB, 4096 * FLW_GIB, NULL, 'Z'},
-    {"jitter", "per cent by which sizes may fall short, drawn", FLW_GEN_COUNT, 0, 0, 90, NULL, 'J'},
+    {"jitter", "per cent by which random sizes may be smaller", FLW_GEN_COUNT, 0, 0, 90, NULL, 'J'},
     {"seed", "of the drawn numbers", FLW_GEN_COUNT, 1, 0, UINT64_MAX, NULL, 'R'},
 };
 
@@ -71,6 +71,7 @@ static void run(struct flw_gen *gen)
 /* clang-format off */
 const struct flw_gen_kind flw_gen_adversarial_kind = {
     "adversarial",
-    "small traces that are hard on allocators, each a trouble that somebody reported",
+    "small traces that are hard on allocators, each a problem that a user "
+"reported",
     "pin-small-between-large --cycles 100 -o pin.ftext",
     1, options, sizeof options / sizeof *options, name_help, NULL, run};

@@ -102,14 +102,14 @@ static const char *const patterns[] = {"rmm", "multi-stream", "kernels", "query"
 
 static const char *const pattern_help[] = {
     "random sizes and lives on one stream",
-    "the same by several threads on several streams, some blocks used by two",
+    "the same on several threads and streams; two streams use some blocks",
     "a block of 8 bytes a kernel, in turn over the streams",
     "scan, join, group, sort over columns of Zipf's row counts on two streams, spilling at 80 %",
 };
 
 static const struct flw_gen_option options[] = {
     {"pattern", "which one", FLW_GEN_CHOICE, 0, 0, 3, patterns, 'W'},
-    {"count", "blocks; queries where the pattern is query", FLW_GEN_COUNT, 1000, 1, 10000000, NULL, 'N'},
+    {"count", "blocks; with the pattern query, queries", FLW_GEN_COUNT, 1000, 1, 10000000, NULL, 'N'},
     {"max", "bytes of the largest block", FLW_GEN_BYTES, 4096 * FLW_MIB, 1, 1024 * FLW_GIB, NULL, 'M'},
     {"cap", "bytes that are live at most; those of the device, of queries", FLW_GEN_BYTES, 16000 * FLW_MIB, 1, 1024 * FLW_GIB, NULL, 'A'},
     {"streams", "of multi-stream and kernels", FLW_GEN_COUNT, 4, 1, THREADS_MAX, NULL, 'S'},

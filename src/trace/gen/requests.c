@@ -163,7 +163,7 @@ static bool read_json(struct reader *r, const char *line)
     at = at == NULL ? NULL : strchr(at, '[');
     while (at != NULL && *(at += strspn(at, "[, ")) != ']' && *at != '\0') {
         if (!take_number(&at, &hash)) {
-            return fail(r, "hash_ids is no list of numbers");
+            return fail(r, "hash_ids is not a list of numbers");
         }
         is_leading = is_leading && flw_addressmap_find(&r->blocks, hash) != FLW_ADDRESSMAP_ABSENT;
         request.known += is_leading ? HASH_BLOCK : 0;

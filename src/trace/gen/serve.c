@@ -112,9 +112,9 @@ static const char *const models[] = {"llama-3-8b",   "llama-3-70b", "qwen3-30b-a
 static const char *const model_help[] = {
     "dense, 32 layers, bf16",
     "dense, 80 layers, bf16",
-    "128 experts of which 8 work, bf16",
-    "8 experts of which 2 work, bf16",
-    "latent attention, 256 experts of which 8 work and one for all, fp8",
+    "128 experts, 8 active, bf16",
+    "8 experts, 2 active, bf16",
+    "latent attention, 256 experts, 8 active and one shared, fp8",
 };
 static const char *const modes[] = {"eager", "graph", NULL};
 static const char *const traffics[] = {"conversation", "code", "long", NULL};
@@ -123,11 +123,11 @@ static const char *const latents[] = {"triton", "flashmla", NULL};
 
 static const struct flw_gen_option options[] = {
     {"model", "which one", FLW_GEN_CHOICE, 0, 0, 4, models, 'O'},
-    {"mode", "each kernel launched, or captured graphs where a step only decodes", FLW_GEN_CHOICE, 0, 0, 1, modes, 'G'},
+    {"mode", "each kernel launched, or captured graphs if a step only decodes", FLW_GEN_CHOICE, 0, 0, 1, modes, 'G'},
     {"requests", "lengths and arrivals of a file: Azure's CSV, Mooncake's JSON lines", FLW_GEN_FILE, 0, 0, 0, NULL, 'F'},
     {"traffic", "without a file: requests drawn as in such services", FLW_GEN_CHOICE, 0, 0, 2, traffics, 'e'},
     {"speed", "factor for the rate of requests", FLW_GEN_COUNT, 10, 1, 1000000, NULL, 'v'},
-    {"steps", "of the server; fewer where a file ends", FLW_GEN_COUNT, 200, 1, 1000000, NULL, 'N'},
+    {"steps", "of the server; fewer if the file ends", FLW_GEN_COUNT, 200, 1, 1000000, NULL, 'N'},
     {"max-seqs", "requests that run at once", FLW_GEN_COUNT, 256, 1, 65536, NULL, 's'},
     {"max-tokens", "of a step", FLW_GEN_COUNT, 8192, 1, 1048576, NULL, 'u'},
     {"max-len", "tokens of a request, prompt and output", FLW_GEN_COUNT, 32768, 2, 1048576, NULL, 'L'},

@@ -136,7 +136,7 @@ static const struct flw_gen_option options[] = {
     {"workload", "which one", FLW_GEN_CHOICE, 0, 0, 4, names, 'W'},
     {"steps", "number of repetitions", FLW_GEN_COUNT, 400, 1, 1000000, NULL, 'N'},
     {"streams", "3 to 64, of offload and images; 0: 10 and 64", FLW_GEN_COUNT, 0, 0, STREAMS_MAX, NULL, 'S'},
-    {"bytes", "the scale of sizes: the peak is a quarter to all of it", FLW_GEN_BYTES, 4 * FLW_GIB, 64 * FLW_MIB, 4096 * FLW_GIB, NULL, 'B'},
+    {"bytes", "the scale of sizes: the peak is a quarter of it to all of it", FLW_GEN_BYTES, 4 * FLW_GIB, 64 * FLW_MIB, 4096 * FLW_GIB, NULL, 'B'},
     {"pace", "ns from launch to launch; 0: 300000 of shard and experts, else 20000", FLW_GEN_COUNT, 0, 0, 1000000000, NULL, 'P'},
     {"seed", "of the drawn numbers", FLW_GEN_COUNT, 1, 0, UINT64_MAX, NULL, 'Z'},
 };
@@ -210,6 +210,7 @@ static void run(struct flw_gen *gen)
 /* clang-format off */
 const struct flw_gen_kind flw_gen_streams_kind = {
     "streams",
-    "workloads of several streams that hand memory to each other, in steady steps",
+    "workloads of several streams that pass memory to each other, in "
+"repeated steps",
     "offload --streams 6 --steps 100 -o offload.ftext",
     1, options, sizeof options / sizeof *options, name_help, NULL, run};

@@ -42,15 +42,15 @@ static const char *check_detail(const struct flw_trace *trace,
         return "a phase or a setting has no name";
     }
     if (has_bytes && op != FLW_TRACE_OOM) {
-        return "an event has free bytes that is no out-of-memory";
+        return "an event that is not an out-of-memory has free bytes";
     }
     if ((detail->lost_count > 0) != (op == FLW_TRACE_DROP)) {
-        return "an event counts missing ones that should not, or does not that should";
+        return "an event must count missing events and does not, or must not and does";
     }
     if (op == FLW_TRACE_SYNC_WAIT ? detail->other_stream >= trace->stream_count : has_stream) {
         return "an event names another stream that is not in the list, or that it cannot have";
     }
-    return has_name || has_bytes || needs_detail(op) ? NULL : "a detail says nothing";
+    return has_name || has_bytes || needs_detail(op) ? NULL : "a detail is empty";
 }
 
 static const char *check_details(const struct flw_trace *trace)
@@ -79,7 +79,7 @@ static const char *check_contexts(const struct flw_trace *trace)
             return "the contexts are not in the order of records";
         }
         if (flw_trace_context_is(context, &last)) {
-            return "a context is the one before it";
+            return "a context repeats the previous one";
         }
         last = *context;
     }
@@ -101,10 +101,10 @@ static const char *check_remarks(const struct flw_trace *trace)
             return "the remarks are not in the order of events";
         }
         if (flw_trace_remark_is(remark, &last)) {
-            return "a remark is the one before it";
+            return "a remark repeats the previous one";
         }
         if (!has_text(trace, remark->compile_context) || !has_text(trace, remark->user_metadata)) {
-            return "a remark has a text that is not there";
+            return "a remark names a text that does not exist";
         }
         last = *remark;
     }
@@ -176,7 +176,7 @@ static const char *step_life(uint8_t *stage, uint8_t op)
     case FLW_TRACE_FREE:
         return (*stage)++ == STAGE_LIVE ? NULL : "a block is freed that is not allocated";
     case FLW_TRACE_FREE_DONE:
-        return (*stage)++ == STAGE_FREED ? NULL : "a free is completed that was not asked for";
+        return (*stage)++ == STAGE_FREED ? NULL : "a free is completed that was not requested";
     default:
         return *stage == STAGE_LIVE ? NULL : "a stream uses a block that is not allocated";
     }

@@ -151,25 +151,25 @@ TEST(a_tensor_stays_in_its_region)
     tensor->deleter(tensor);
     assert_int_equal(arena_stats(arena).is_leased, 1);
     refuse_export(arena, lease, (struct shape){more, NULL, 2, 0, 32, 0},
-                  "a tensor of 1088 bytes at 0 leaves region 'x' of 1024 bytes");
+                  "a tensor of 1088 bytes at offset 0 exceeds region 'x' of 1024 bytes");
     refuse_export(arena, lease, (struct shape){rows, NULL, 2, 0, 32, 4},
-                  "a tensor of 1024 bytes at 4 leaves region 'x' of 1024 bytes");
-    refuse_export(arena, lease, (struct shape){rows, NULL, 2, 0, 64, 0}, "leaves region");
-    refuse_export(arena, lease, (struct shape){rows, wide, 2, 0, 32, 0}, "leaves region");
-    refuse_export(arena, lease, (struct shape){rows, far, 2, 0, 32, 0}, "leaves region");
-    refuse_export(arena, lease, (struct shape){huge, NULL, 2, 0, 32, 0}, "leaves region");
-    refuse_export(arena, lease, (struct shape){huge, rows, 2, 0, 32, 0}, "leaves region");
-    refuse_export(arena, lease, (struct shape){negative, NULL, 2, 0, 32, 0}, "leaves region");
-    refuse_export(arena, lease, (struct shape){rows, backwards, 2, 0, 32, 0}, "leaves region");
+                  "a tensor of 1024 bytes at offset 4 exceeds region 'x' of 1024 bytes");
+    refuse_export(arena, lease, (struct shape){rows, NULL, 2, 0, 64, 0}, "exceeds region");
+    refuse_export(arena, lease, (struct shape){rows, wide, 2, 0, 32, 0}, "exceeds region");
+    refuse_export(arena, lease, (struct shape){rows, far, 2, 0, 32, 0}, "exceeds region");
+    refuse_export(arena, lease, (struct shape){huge, NULL, 2, 0, 32, 0}, "exceeds region");
+    refuse_export(arena, lease, (struct shape){huge, rows, 2, 0, 32, 0}, "exceeds region");
+    refuse_export(arena, lease, (struct shape){negative, NULL, 2, 0, 32, 0}, "exceeds region");
+    refuse_export(arena, lease, (struct shape){rows, backwards, 2, 0, 32, 0}, "exceeds region");
     refuse_export(arena, lease, (struct shape){many, NULL, 1, 0, 32, UINT64_MAX - 3},
-                  "leaves region");
+                  "exceeds region");
     refuse_export(arena, lease, (struct shape){many, NULL, 1, 0, 64, 12},
                   "a tensor at 12 of region 'x' is not aligned to its elements of 8 bytes");
     refuse_export(arena, lease, (struct shape){many, NULL, 9, 0, 32, 0}, NULL);
     refuse_export(arena, lease, (struct shape){many, NULL, -1, 0, 32, 0}, NULL);
     refuse_export(arena, lease, (struct shape){NULL, NULL, 1, 0, 32, 0}, NULL);
     refuse_export(arena, lease, (struct shape){rows, NULL, 2, 0, 4, 0}, NULL);
-    refuse_export(arena, lease, (struct shape){rows, NULL, 2, 17, 4, 769}, "leaves region");
+    refuse_export(arena, lease, (struct shape){rows, NULL, 2, 17, 4, 769}, "exceeds region");
     refuse_export(arena, lease, (struct shape){rows, NULL, 2, 0, 0, 0}, NULL);
     assert_int_equal(export_region(lease, 1, (struct shape){rows, NULL, 2, 0, 32, 0}, &tensor),
                      FALLOW_INVALID_ARGUMENT);

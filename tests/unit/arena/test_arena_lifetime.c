@@ -152,7 +152,7 @@ TEST(an_open_lease_holds_its_layout)
         assert_int_equal(fallow_lease_export(lease, 1, rows, NULL, 1, 0, 8, 0, &tensor),
                          FALLOW_INVALID_ARGUMENT);
         fallow_arena_last_error(arena, text, sizeof text);
-        assert_non_null(strstr(text, "leaves region 'second' of 1024 bytes"));
+        assert_non_null(strstr(text, "exceeds region 'second' of 1024 bytes"));
         end_lease(lease, api.stream);
         assert_non_null(fallow_lease_region(second, "first"));
         end_lease(second, api.other);

@@ -263,7 +263,7 @@ TEST(layouts_that_disagree_about_values_are_refused)
     fallow_layout *other = make_layout(&region, 1);
     lease_once(arena, layout, api.stream);
     refuse_lease(arena, other, api.stream, FALLOW_INVALID_ARGUMENT,
-                 "persistent region 'table' holds other values in another layout");
+                 "persistent region 'table' has other initial values in another layout");
     lease_once(arena, layout, api.stream);
     bed_end();
 }

@@ -248,12 +248,12 @@ static void a_cache_alone_on_its_domain_clears_into_the_heap(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define RUN(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        TEST(a_run_serves_its_exact_size_with_the_sequence_number_of_its_free),
-        TEST(the_limit_and_a_full_set_refuse_and_change_nothing),
-        TEST(three_sizes_of_one_set_have_two_places),
-        TEST(random_programs_agree_with_a_list),
+        RUN(a_run_serves_its_exact_size_with_the_sequence_number_of_its_free),
+        RUN(the_limit_and_a_full_set_refuse_and_change_nothing),
+        RUN(three_sizes_of_one_set_have_two_places),
+        RUN(random_programs_agree_with_a_list),
         cmocka_unit_test(what_one_cache_clears_another_of_its_domain_finds),
         cmocka_unit_test(a_cache_alone_on_its_domain_clears_into_the_heap),
     };

@@ -336,11 +336,10 @@ static void the_checker_sees_a_set_that_is_wrong(void **state)
     flw_domain_set_add(users, domains[2]);
     assert_null(broken());
     users->words[FLW_DOMAIN_WORDS] = 0;
-    assert_string_equal(broken(),
-                        "the words of the domains with open uses are others than those with any");
+    assert_string_equal(broken(), "the set of domains with open uses contradicts its summary");
     users->words[FLW_DOMAIN_WORDS] = 1;
     flw_domain_set_add(users, &(struct flw_domain){.index = bed.heap.domain_end});
-    assert_string_equal(broken(), "a use is open of a domain that there is not");
+    assert_string_equal(broken(), "an open use names a domain that does not exist");
     memset(users, 0, sizeof *users);
     close_streams();
 }
@@ -384,7 +383,8 @@ static void the_checker_sees_a_list_that_is_wrong(void **state)
     oldest->before = middle;
     oldest->behind = NULL;
     standing->newest = oldest;
-    assert_string_equal(broken(), "the list of all fences has a domain's in another order");
+    assert_string_equal(broken(),
+                        "the list of all fences orders the fences of a domain differently");
     standing->oldest = oldest;
     oldest->before = NULL;
     oldest->behind = middle;
@@ -396,16 +396,16 @@ static void the_checker_sees_a_list_that_is_wrong(void **state)
     assert_null(broken());
 
     domains[4]->is_owing = true;
-    assert_string_equal(broken(), "the streams that owe a fence are not those in the list");
+    assert_string_equal(broken(), "the streams with a fence due are not those in the list");
     domains[4]->is_owing = false;
     domains[3]->owing_before = NULL;
-    assert_string_equal(broken(), "the list of the streams that owe a fence is broken");
+    assert_string_equal(broken(), "the list of streams with a fence due is broken");
     domains[3]->owing_before = domains[2];
     bed.heap.owing.last = domains[2];
-    assert_string_equal(broken(), "the streams that owe a fence are not those in the list");
+    assert_string_equal(broken(), "the streams with a fence due are not those in the list");
     bed.heap.owing.last = domains[3];
     domains[2]->is_known = false;
-    assert_string_equal(broken(), "a stream owes a fence that none can be recorded on");
+    assert_string_equal(broken(), "a fence is due on a stream that permits none");
     domains[2]->is_known = true;
     close_streams();
 }
@@ -446,7 +446,8 @@ static void the_checker_sees_an_empty_slab_that_no_bit_tells_of(void **state)
     assert_null(broken());
     flw_class_set_remove(&bed.heap.slabs.with_empty, CLASS);
     assert_string_equal(broken(),
-                        "a list of empty slabs holds another, or is not where it is looked for");
+                        "a list of empty slabs holds a slab in use, or is filed in the wrong "
+                        "place");
     flw_class_set_add(&bed.heap.slabs.with_empty, CLASS);
     assert_null(broken());
     close_streams();
@@ -475,10 +476,11 @@ static void the_checker_sees_a_deferred_run_that_nothing_holds_back(void **state
     assert_string_equal(broken(), "a deferred free holds back a run that does not lead to it");
     run->u.run.deferred = deferred;
     domains[1]->waiting_last = NULL;
-    assert_string_equal(broken(), "the last of a queue of deferred frees is another");
+    assert_string_equal(broken(), "the tail of a queue of deferred frees is not its last element");
     domains[1]->waiting_last = deferred;
     deferred->awaits.domain = domains[2]->index;
-    assert_string_equal(broken(), "a deferred free waits in another's queue, or out of order");
+    assert_string_equal(broken(),
+                        "a deferred free waits in the queue of another domain, or out of order");
     deferred->awaits.domain = domains[1]->index;
     close_streams();
 }

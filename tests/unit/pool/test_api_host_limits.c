@@ -225,7 +225,7 @@ static void one_small_range_is_named_as_the_limit(void **state)
     assert_int_equal(fallow_pool_get_oom_report(api.pool, &report), FALLOW_OK);
     assert_int_equal(report.lacks_addresses, 1);
     assert_in_range(report.address_bytes, 1 * GIB, 4 * GIB);
-    assert_non_null(strstr(api.log, "addresses are the limit"));
+    assert_non_null(strstr(api.log, "addresses are short"));
     assert_non_null(strstr(api.log, "ulimit -v"));
     assert_int_equal(fallow_free(api.pool, block, api.stream), FALLOW_OK);
     set_limit(RLIMIT_AS, RLIM_INFINITY);
@@ -287,7 +287,7 @@ static void small_tables_are_used_up_in_time(void **state)
     }
     assert_int_equal(status, FALLOW_OUT_OF_HOST_MEMORY);
     assert_in_range(count, 2000000, 4200000);
-    assert_non_null(strstr(api.log, "tables are used up"));
+    assert_non_null(strstr(api.log, "tables are full"));
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
     api_end(&api);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the promises about a driver that refuses large address ranges although memory is free: the pool serves all free
- * memory, from further ranges or from segments, and reports if addresses are the limit.
+ * memory, from further ranges or from segments, and reports if addresses are short.
  */
 #include "unit/pool/test_api.h"
 
@@ -97,7 +97,7 @@ static void further_ranges_serve_the_whole_device(void **state)
             assert_int_equal(report.lacks_addresses, 1);
             assert_true(report.address_bytes >= 60 * GIB);
             assert_true(report.largest_address_bytes <= most);
-            assert_non_null(strstr(api.log, "addresses are the limit"));
+            assert_non_null(strstr(api.log, "addresses are short"));
             assert_non_null(strstr(api.log, i % 2 == 0 ? "cuMemAddressReserve answered CUDA_ERROR_"
                                                          "OUT_OF_MEMORY"
                                                        : "CUDA_ERROR_NOT_SUPPORTED"));

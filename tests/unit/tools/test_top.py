@@ -268,7 +268,7 @@ class Top(Boards):
 
         target = self.start(1)
         os.chmod(target.file, 0o666)  # others could have changed the file
-        self.expect_refusal("is not read", target, "--once")
+        self.expect_refusal("was not read", target, "--once")
         poke(8, b"\7\0\0\0")
         self.expect_refusal("publishes in version 7", target, "--once")
         poke(8, b"\3\0\0\0")
@@ -278,7 +278,7 @@ class Top(Boards):
         poke(0, b"F")
         os.kill(target.pid, signal.SIGSTOP)
         self.assertTrue(os.WIFSTOPPED(os.waitpid(target.pid, os.WUNTRACED)[1]))
-        self.expect_refusal("does not answer", target, "--once")
+        self.expect_refusal("does not respond", target, "--once")
         os.kill(target.pid, signal.SIGCONT)
         self.run_top(target, "--once")
         self.assertEqual(target.end(), 0)

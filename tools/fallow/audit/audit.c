@@ -64,8 +64,9 @@ static bool take_site(void *member, const char *text)
     *out_id = strtoull(text, &end, 16);
     return (strlen(text) == SITE_DIGITS && strspn(text, "0123456789abcdef") == SITE_DIGITS &&
             *out_id != 0) ||
-           flw_complain(
-               "audit: --trial '%s' is no site: an audit names each by 12 digits of 0-9 a-f", text);
+           flw_complain("audit: --trial '%s' is not a site: give the 12 digits of 0-9 a-f that "
+                        "an audit printed",
+                        text);
 }
 
 static bool take_bandwidth(void *member, const char *text)
@@ -119,8 +120,8 @@ static bool make_folder(char *path, size_t room)
     int length = snprintf(path, room, "%s/fallow-audit-XXXXXX", place);
     errno = ENAMETOOLONG;
     return (length >= 0 && (size_t)length < room && mkdtemp(path) != NULL) ||
-           flw_complain("audit: cannot make a folder in %s: %s; TMPDIR names another place", place,
-                        strerror(errno));
+           flw_complain("audit: cannot create a folder in %s: %s; set TMPDIR to another folder",
+                        place, strerror(errno));
 }
 
 static void remove_page(void *context, const char *path)
@@ -154,8 +155,8 @@ static bool miss_site(const struct flw_findings *findings)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%012" PRIx64,
                                  i > 0 ? ", " : "", findings->sites[i].site.id);
     }
-    return flw_complain("audit: no candidate was met at the site on trial, %012" PRIx64
-                        "; those that were: %s%s",
+    return flw_complain("audit: no candidate was found at the site on trial, %012" PRIx64
+                        "; there were candidates at: %s%s",
                         findings->trial_id, known, findings->site_count > 16 ? ", ..." : "");
 }
 
@@ -170,9 +171,10 @@ static bool tell(struct order *order, const struct flw_launch *launch, const cha
             return false;
         }
         if (flw_launch_has(launch, FLW_RUNPAGE_UNKEPT)) {
-            return flw_complain("audit: no findings were left in %s: its disk may be full; TMPDIR "
-                                "names another place",
-                                folder);
+            return flw_complain(
+                "audit: no findings were written to %s: its disk may be full; set TMPDIR "
+                "to another folder",
+                folder);
         }
         if (flw_launch_has(launch, FLW_RUNPAGE_OFF)) {
             return flw_complain("audit: Fallow was off, so nothing was audited");

@@ -61,11 +61,12 @@ static const char help[] =
     "  holes     --live free holes of 4 to 64 KiB between live blocks: a pair that fits one, and a\n"
     "            pair larger than each (--part hole|larger for one of the two)\n"
     "  deferred  --live freed blocks that a stream still uses, as announced: beside them a block is\n"
-    "            allocated, announced for another stream and freed; every 64th time a poll\n"
+    "            allocated, announced for another stream and freed, with a poll every 64th time\n"
     "  streams   a pair per step, each on the next of --streams, or on a random one (--switch);\n"
-    "            --sweep: a table of what a pair costs on random ones, for each of the lists'\n"
-    "            streams, sizes and bytes that are live beside it\n"
-    "  threads   --threads pinned threads, each on its own stream, beside libfallow-null.so in turn\n"
+    "            --sweep: a table of the cost of a pair on random streams, for each combination of\n"
+    "            --streams, --size and --beside\n"
+    "  threads   --threads pinned threads, each on its own stream; alternates with\n"
+    "            libfallow-null.so\n"
     "  handoff   one thread allocates, another frees (--streams 2: each on its own stream);\n"
     "            --live is the length of the queue between them; --lockstep: by turns, for callgrind\n"
     "  lease     begin and end an arena's lease of twelve regions, of --live layouts in turn, at most\n"
@@ -86,14 +87,14 @@ static const char help[] =
     "  --streams N      (1; streams: 4)                --threads N  (2)\n"
     "  --policy NAME    fallow, null (an empty shared library), loop (the loop alone)\n"
     "  --sized          pair: free_sized               --percentiles  replace: latency of each\n"
-    "  --seed N         of what is drawn (1)\n"
+    "  --seed N         of the random numbers (1)\n"
     "  --sweep          streams: --streams, --size, --beside each a list, 50000 pairs a row\n"
     "                   (1,8,64,512; 64K,1M,3M; 0,4G)\n"
     "  --beside BYTES   sweep: live beside the pairs, in blocks of their size, on the streams in turn\n"
-    "  --lag N          sweep: each block is given work of the simulated device, which is done N\n"
-    "                   pairs later (0: none); its own time is in the figures then\n"
-    "  --record FILE    pair: into a trace file, or \"ring\", which keeps the last; and what reading\n"
-    "                   the processor's counter alone costs\n"
+    "  --lag N          sweep: the simulated device works on each block, until N pairs later (0: no\n"
+    "                   work); the figures then include the time of the simulation\n"
+    "  --record FILE    pair: into a trace file, or \"ring\" to keep the newest records; prints also the\n"
+    "                   cost of reading the processor's counter\n"
     "  --device sim|N   (sim)                          --json       everything, one line\n"
     "\n"
     "exit status 0: measured; 1: a call failed, the figures do not count, or nothing could be set up;\n"
@@ -329,8 +330,8 @@ static int parse(int argc, char **argv, struct flw_bench_options *options,
         return code;
     }
     if (optind < argc) {
-        return flw_refuse(FLW_EXIT_USAGE, "%s: what is '%s'? see fallow %s --help", own->command,
-                          argv[optind], own->command);
+        return flw_refuse(FLW_EXIT_USAGE, "%s: unknown argument '%s'; see fallow %s --help",
+                          own->command, argv[optind], own->command);
     }
     complete(options);
     const char *conflict = find_conflict(options, shape);

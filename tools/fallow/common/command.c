@@ -67,8 +67,8 @@ bool flw_flush_output(void)
     }
     bool is_pipe =
         fstat(STDOUT_FILENO, &about) == 0 && (S_ISFIFO(about.st_mode) || S_ISSOCK(about.st_mode));
-    flw_complain("%s", is_pipe ? "standard output: its reader ended before all was written"
-                               : "cannot write to standard output; look for room on its disk");
+    flw_complain("%s", is_pipe ? "standard output: its reader ended before everything was written"
+                               : "cannot write to standard output; its disk may be full");
     clearerr(stdout);
     return false;
 }

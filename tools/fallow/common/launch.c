@@ -50,10 +50,9 @@ bool flw_settings_inherit(struct flw_settings_text *settings)
 static bool check_name(const char *path)
 {
     if (flw_packer_tell(path) != FLW_CODEC_PLAIN) {
-        return flw_complain(
-            "'%s': a record, and statistics, are written by the program and are not packed; "
-            "give a name without %s, and pack the file afterwards",
-            path, strrchr(path, '.'));
+        return flw_complain("'%s': the program writes records and statistics unpacked; give a name "
+                            "without %s, and pack the file afterwards",
+                            path, strrchr(path, '.'));
     }
     return true;
 }

@@ -24,7 +24,7 @@
 static const char has_no_loader[] = "is statically linked, so nothing can be preloaded into it";
 static const char is_foreign[] = "is for another processor or word size than"; /* ... the library */
 static const char is_protected[] =
-    "is setuid, setgid or has capabilities, and then the loader ignores LD_PRELOAD";
+    "is setuid, setgid or has capabilities, so the loader ignores LD_PRELOAD";
 static const char needs_asan[] =
     "is built with AddressSanitizer, which ends a program if its runtime is not the first library; "
     "set ASAN_OPTIONS=verify_asan_link_order=0";
@@ -216,13 +216,13 @@ bool flw_launch_explain(const struct flw_launch *launch)
                      "library in front of this one, or never called it",
                      subcommand, passed->name, (int)atomic_load(&passed->pid));
     } else if (flw_launch_has(launch, FLW_RUNPAGE_DRIVER)) {
-        flw_complain(UNREACHED "the driver was loaded, but nothing of it was called that is hooked",
+        flw_complain(UNREACHED "the driver was loaded, but no hooked function was called",
                      subcommand);
     } else if (unended != NULL && launch->signal == 0) {
         flw_complain(UNREACHED
-                     "no CUDA was used up to where %s (%d) ended by _exit or a signal or became a "
-                     "program without LD_PRELOAD: one that is static or setuid, or was given "
-                     "another environment",
+                     "no CUDA was used before %s (%d) ended by _exit or a signal, or executed "
+                     "a program without LD_PRELOAD (static, setuid, or with another "
+                     "environment)",
                      subcommand, unended->name, (int)atomic_load(&unended->pid));
     } else {
         flw_complain(UNREACHED "no CUDA was used, libcuda.so.1 was not loaded", subcommand);

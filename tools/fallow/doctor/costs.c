@@ -81,18 +81,19 @@ static void print_series(struct flw_doctor *doctor, struct series *series, const
     if (series->error != CUDA_SUCCESS) {
         flw_doctor_text(doctor, name, "failed with %s", error);
         flw_doctor_advise(doctor,
-                          "%s failed with %s: a pool needs it; look at free_memory and "
-                          "at nvidia-smi",
+                          "%s failed with %s: a pool needs this call; check free_memory and "
+                          "nvidia-smi",
                           name, error);
         return;
     }
     double median = flw_median(series->ns, series->count);
     flw_doctor_number(doctor, name, FLW_DOCTOR_NS, (uint64_t)median);
     if (!doctor->is_sim && median > SLOW_EVENT_NS && strcmp(name, "cuEventRecord") == 0) {
-        flw_doctor_advise(doctor,
-                          "an event costs %.1f us here: a profiler or a busy driver lock is in the "
-                          "way; several streams will feel it",
-                          median / 1000);
+        flw_doctor_advise(
+            doctor,
+            "an event costs %.1f us here: a profiler or a contended driver lock may be the cause; programs with "
+            "several streams become slower",
+            median / 1000);
     }
 }
 
@@ -174,7 +175,7 @@ static void see_handles(struct costs *costs, size_t bytes)
     CUresult result = costs->driver->cuMemAddressReserve(&address, bytes, 0, 0, 0);
     if (result != CUDA_SUCCESS) {
         flw_doctor_advise(costs->doctor,
-                          "cuMemAddressReserve of %zu MiB failed with %s: look at ulimit -v",
+                          "cuMemAddressReserve of %zu MiB failed with %s: check ulimit -v",
                           bytes >> 20, flw_driver_error_name(costs->driver, result));
         return;
     }

@@ -53,10 +53,11 @@ static void see_membarrier(struct flw_doctor *doctor)
                     syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
     flw_doctor_number(doctor, "membarrier", FLW_DOCTOR_BOOL, is_there);
     if (!is_there) {
-        flw_doctor_advise(doctor,
-                          "membarrier(2) is refused (%s): every hit pays a fence; allow it in the "
-                          "container's seccomp profile, or use Linux 4.14 or newer",
-                          commands < 0 ? strerror(errno) : "no private expedited command");
+        flw_doctor_advise(
+            doctor,
+            "membarrier(2) is refused (%s): every hit executes a fence; allow it in the "
+            "container's seccomp profile, or use Linux 4.14 or newer",
+            commands < 0 ? strerror(errno) : "no private expedited command");
     }
 }
 
@@ -193,7 +194,7 @@ int flw_command_doctor(int argc, char **argv)
         return code;
     }
     if (optind < argc) {
-        return flw_refuse(FLW_EXIT_USAGE, "doctor: what is '%s'? see fallow doctor --help",
+        return flw_refuse(FLW_EXIT_USAGE, "doctor: unknown argument '%s'; see fallow doctor --help",
                           argv[optind]);
     }
     struct flw_doctor doctor = {.is_json = settings.is_json};

@@ -77,10 +77,10 @@ static void see_memory(struct flw_doctor *doctor, CUdevice device)
     }
     flw_doctor_number(doctor, "free_memory", FLW_DOCTOR_BYTES, unused);
     if (unused < total / 2) {
-        flw_doctor_advise(doctor,
-                          "other programs hold %zu MiB of device %d: set limit_bytes to at most "
-                          "%zu MiB, or end them",
-                          (total - unused) >> 20, doctor->ordinal, unused >> 20);
+        flw_doctor_advise(
+            doctor,
+            "other programs hold %zu MiB of device %d: set limit_bytes to at most %zu MiB, or end those programs",
+            (total - unused) >> 20, doctor->ordinal, unused >> 20);
     }
 }
 
@@ -174,10 +174,10 @@ static bool enter(struct flw_doctor *doctor, int count)
     const struct flw_driver *driver = &doctor->driver;
     CUcontext context = NULL;
     if (doctor->ordinal >= count) {
-        flw_doctor_advise(doctor,
-                          "there is no device %d, the driver has %d: use --device 0 to %d, and "
-                          "look at CUDA_VISIBLE_DEVICES",
-                          doctor->ordinal, count, count - 1);
+        flw_doctor_advise(
+            doctor,
+            "there is no device %d, the driver has %d: use --device 0 to %d, and check CUDA_VISIBLE_DEVICES",
+            doctor->ordinal, count, count - 1);
         return false;
     }
     if (!FLW_DOCTOR_TRY(doctor, cuDeviceGet, NULL, &doctor->device, doctor->ordinal) ||
@@ -203,8 +203,8 @@ bool flw_doctor_see_driver(struct flw_doctor *doctor)
     }
     flw_doctor_number(doctor, "devices", FLW_DOCTOR_COUNT, (uint64_t)count);
     if (count == 0) {
-        flw_doctor_advise(doctor, "the driver shows no device: look at nvidia-smi and at "
-                                  "CUDA_VISIBLE_DEVICES");
+        flw_doctor_advise(
+            doctor, "the driver reports no device: check nvidia-smi and CUDA_VISIBLE_DEVICES");
         return false;
     }
     bool is_in = enter(doctor, count);
@@ -269,7 +269,7 @@ static void describe_pool(struct flw_doctor *doctor, fallow_pool *pool)
                         stats.allows_rdma ? "; registration by network adapters" : "");
     }
     flw_doctor_text(doctor, "owner_path", "%s",
-                    stats.uses_membarrier ? "plain stores (membarrier pays for them)"
+                    stats.uses_membarrier ? "plain stores (made safe by membarrier)"
                                           : "its cache's lock on every call (no membarrier)");
     flw_doctor_number(doctor, "reserved_for_one_block", FLW_DOCTOR_BYTES, stats.reserved_bytes);
     flw_doctor_number(doctor, "driver_calls_for_one_block", FLW_DOCTOR_COUNT,

@@ -97,7 +97,7 @@ void flw_doctor_print_advice(struct flw_doctor *doctor)
         end_section(doctor);
         flw_json_begin(&doctor->json, "advice", '[');
     } else {
-        fprintf(out, "\nwhat to set\n%s",
+        fprintf(out, "\nrecommended settings\n%s",
                 doctor->advice_count == 0 ? "  nothing: the defaults fit\n" : "");
     }
     for (size_t i = 0; i < doctor->advice_count; i++) {

@@ -107,7 +107,7 @@ static void print_options(const struct flw_gen_kind *kind)
         }
     }
     print_item("-o, --output FILE", 22,
-               "where to write, packed where it ends in .xz, .gz or .zst, binary where in .ftrace; "
+               "output file, packed if its name ends in .xz, .gz or .zst, binary if in .ftrace; "
                "default standard output");
 }
 

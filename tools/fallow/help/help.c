@@ -412,9 +412,9 @@ static bool put_page(FILE *out, const struct flw_subcommand *subcommand)
             FALLOW_VERSION_MINOR, FALLOW_VERSION_PATCH);
     put(out, ".nh\n.ad l\n.SH \"NAME\"\n", name, strlen(name), " \\- ");
     const char *summary =
-        subcommand != NULL
-            ? subcommand->summary
-            : "see who holds GPU memory, run programs on Fallow, record and replay what they allocate";
+        subcommand != NULL ? subcommand->summary
+                           : "find who holds GPU memory, run programs on Fallow, record and replay "
+                             "their allocations";
     put(out, "", summary, strlen(summary), "\n");
     for (size_t i = 0; i == 0 || word != NULL; i++) {
         char *text = capture_help(subcommand, word);
@@ -485,7 +485,7 @@ int flw_command_help(int argc, char **argv)
     char **words = argv + optind;
     int count = argc - optind, most = settings.pages != NULL ? 0 : settings.is_page ? 1 : 2;
     if (count > most || (settings.is_page && settings.pages != NULL)) {
-        return flw_refuse(FLW_EXIT_USAGE, "help: that is too much at once; see fallow help --help");
+        return flw_refuse(FLW_EXIT_USAGE, "help: too many arguments; see fallow help --help");
     }
     if (settings.pages != NULL) {
         return write_pages(settings.pages);

@@ -18,23 +18,23 @@
 static const char help_begin[] =
     "usage: fallow layout PATH --model NAME [OPTIONS]\n"
     "\n"
-    "The workspace of a step: its regions, where they lie, which share bytes, what the whole takes\n"
-    "against the least that is possible, and what filling it with zeros would cost.\n"
+    "Show the workspace of a step: its regions, their offsets, shared bytes, the total size against the\n"
+    "smallest possible one, and the cost of filling it with zeros.\n"
     "\n"
     "paths\n";
 
 static const char help_end[] =
     "\n"
-    "  --model NAME          which one\n"
+    "  --model NAME          the model\n"
     "  --batch N             requests (1)               --tokens N   in the step (batch)\n"
     "  --context N           longest, tokens (8192)     --page N     tokens of a cache page (64)\n"
     "  --chunk N             tokens of an attention chunk, or of a context chunk (65536)\n"
     "  --draft N             tokens of speculative decoding\n"
     "  --splits N            of a decode (32)           --sms N      multiprocessors (132)\n"
-    "  --tp N  --ep N        ranks that heads, experts are divided by (1)\n"
-    "  --block N             rows that a product of experts takes at a time (128)\n"
+    "  --tp N  --ep N        ranks that share the heads, the experts (1)\n"
+    "  --block N             rows of a block in the experts' matrix product (128)\n"
     "  --pad-values          latent attention: values as wide as keys\n"
-    "  --overlap             latent attention: gather a chunk while the one before is worked on\n"
+    "  --overlap             latent attention: gather a chunk while the previous one is processed\n"
     "  --quantise            activations of experts in fp8\n"
     "  --in-place            the activation takes the gate's place\n"
     "  --bandwidth BYTES     a second, for the cost of zeros (4.8T, an H200's by its data sheet)\n"
@@ -131,7 +131,7 @@ static int parse(int argc, char **argv, struct settings *settings)
     settings->path = fallow_path_at(index);
     if (settings->model == NULL) {
         return flw_refuse(FLW_EXIT_USAGE,
-                          "which model? --model NAME; fallow layout --help lists them");
+                          "layout needs --model NAME; fallow layout --help lists the models");
     }
     return FLW_OPTIONS_READ;
 }
@@ -235,8 +235,9 @@ static void print_text(const struct settings *settings, const fallow_layout *lay
     print_table(layout);
     print_picture(layout, settings->path);
     printf("\nscratch        %16zu bytes\n", bytes);
-    printf("lower bound    %16zu bytes: the most alive in one phase; %.3f times that\n", bound,
-           bound == 0 ? 1.0 : (double)bytes / (double)bound);
+    printf(
+        "lower bound    %16zu bytes: most live bytes in one phase; the scratch is %.3f times as large\n",
+        bound, bound == 0 ? 1.0 : (double)bytes / (double)bound);
     printf("kept           %16zu bytes, apart from scratch\n", kept);
     printf("zeros          %16.1f us would fill it all, at %.2f TB/s (computed, not measured)\n",
            zero_fill_us(settings, bytes + kept), (double)settings->bandwidth / 1e12);
@@ -280,11 +281,11 @@ int flw_command_layout(int argc, char **argv)
     }
     fallow_status status = settings.path->make(settings.model, &settings.step, &layout);
     if (status != FALLOW_OK) {
-        return flw_refuse(
-            FLW_EXIT_FAILED,
-            "%s cannot be made of %s with these sizes (%s): experts, latent attention, or "
-            "a rank count that divides, is missing, or a size is above 2^31",
-            settings.path->name, settings.model->name, fallow_status_name(status));
+        return flw_refuse(FLW_EXIT_FAILED,
+                          "%s cannot be made for %s with these sizes (%s): the model lacks experts "
+                          "or latent attention, a rank count does not divide, or a size is above "
+                          "2^31",
+                          settings.path->name, settings.model->name, fallow_status_name(status));
     }
     if (settings.is_json) {
         print_json(&settings, layout);

@@ -219,7 +219,7 @@ void flw_plan_say_pools(const struct flw_program *program, const struct flw_run_
     size_t shared_length = list_names(results, count, false, shared, sizeof shared);
     snprintf(out, FLW_PLAN_NOTE_BYTES, "%zu private pool%s (captured graphs)%s%.150s%s%.150s",
              pool_count, flw_plural(pool_count), apart_length == 0 ? "" : ", kept apart by ", apart,
-             shared_length == 0 ? "" : "; given to everybody by ", shared);
+             shared_length == 0 ? "" : "; shared with other memory by ", shared);
 }
 
 void flw_plan_print_counts(const struct flw_run_counts *counts, struct flw_json_writer *out)
@@ -255,7 +255,7 @@ bool flw_plan_complain(const struct flw_run_result *result)
         is_good = false;
     }
     if (result->leaked_bytes != 0) {
-        flw_complain("policy %s had not given %llu bytes back when it was finished", name,
+        flw_complain("policy %s still held %llu bytes at its end", name,
                      (unsigned long long)result->leaked_bytes);
         is_good = false;
     }

@@ -246,9 +246,10 @@ static int run_diff(int argc, char **argv)
     if (code == FLW_OPTIONS_READ && (argc - optind != 2 || !flw_owner_rule_is_whole(&rule))) {
         code = argc - optind == 2
                    ? FLW_EXIT_USAGE
-                   : flw_refuse(FLW_EXIT_USAGE,
-                                "report diff needs two files, each a trace or what --json wrote; "
-                                "see fallow report diff --help");
+                   : flw_refuse(
+                         FLW_EXIT_USAGE,
+                         "report diff needs two files, each a trace or a file that --json wrote; "
+                         "see fallow report diff --help");
     }
     if (code == FLW_OPTIONS_READ) {
         char *const *paths = argv + optind;

@@ -337,9 +337,9 @@ static void tell_trace(const struct order *order, const char *name, const struct
         return; /* the content of pipes and devices is unknown */
     }
     if (!is_there) {
-        flw_complain("%s: there is no %s: nothing was put on record", name, path);
+        flw_complain("%s: nothing was recorded: %s does not exist", name, path);
     } else if (facts.st_size == 0 || is_as_before(before, &facts)) {
-        flw_complain("%s: nothing new was put on record in %s", name, path);
+        flw_complain("%s: nothing new was recorded in %s", name, path);
     } else {
         flw_complain("%s: %s, %" PRIu64 " bytes; see fallow report %s", name, path,
                      (uint64_t)facts.st_size, path);

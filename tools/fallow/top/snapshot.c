@@ -24,11 +24,11 @@ static void explain(char *message, enum flw_stats_file_state state, pid_t proces
 {
     static const char *const reasons[] = {
         [FLW_STATS_FILE_NOT_OURS] =
-            "its file is not this user's alone, and is not read: run fallow top "
+            "its file is accessible to other users and was not read: run fallow top "
             "as the user of the process",
-        [FLW_STATS_FILE_FOREIGN] = "its file is damaged or none of Fallow's",
-        [FLW_STATS_FILE_SILENT] = "it does not answer: is it stopped, or under a debugger?",
-        [FLW_STATS_FILE_TORN] = "no complete answer: try again",
+        [FLW_STATS_FILE_FOREIGN] = "its file is damaged or not Fallow's",
+        [FLW_STATS_FILE_SILENT] = "the process does not respond (stopped, or under a debugger?)",
+        [FLW_STATS_FILE_TORN] = "the answer was incomplete: try again",
         [FLW_STATS_FILE_ABSENT] = "it has ended",
         [FLW_STATS_FILE_STALE] = "it has ended",
         [FLW_STATS_FILE_REFUSED] = NULL};
@@ -271,8 +271,8 @@ bool flw_top_snapshots_next(struct flw_top_snapshots *now, struct flw_top_snapsh
     size_t count = settings->process_count;
     *out_ended = false;
     if (!flw_stats_file_sweep(settings->directory, keep_name, &names)) {
-        snprintf(message, FLW_TOP_MESSAGE_BYTES, "cannot look into %s: %s", settings->directory,
-                 strerror(errno));
+        snprintf(message, FLW_TOP_MESSAGE_BYTES, "cannot read the folder %s: %s",
+                 settings->directory, strerror(errno));
         return false;
     }
     pid_t *found = count > 0 ? NULL : list_processes(&names, &count, &all.other_count);

@@ -80,7 +80,7 @@ static bool take_directory(void *member, const char *text)
 {
     *(const char **)member = text;
     return (strlen(text) > 0 && strlen(text) < 400) ||
-           flw_complain("top: --directory '%.100s': no folder is called that", text);
+           flw_complain("top: --directory '%.100s': there is no such folder", text);
 }
 
 static const struct flw_option option_list[] = {
@@ -108,7 +108,8 @@ static int parse(int argc, char **argv, struct settings *settings)
             return flw_refuse(FLW_EXIT_USAGE, "top: '%.100s' is no process number", argv[optind]);
         }
         if (settings->top.process_count == FLW_TOP_PROCESSES) {
-            return flw_refuse(FLW_EXIT_USAGE, "top: more than %d processes; name fewer, or none",
+            return flw_refuse(FLW_EXIT_USAGE,
+                              "top: more than %d processes; name fewer, or none for all",
                               FLW_TOP_PROCESSES);
         }
         settings->top.processes[settings->top.process_count++] = (pid_t)number;
@@ -127,7 +128,7 @@ static void print_text(const struct flw_top_snapshots *all, const struct flw_top
         flw_top_write_list(&page, all, settings->sort);
     } else if (all->count == 0) {
         printf("no process of this user shows pools in %s%s\n", settings->directory,
-               all->other_count > 0 ? "; other users' do" : "");
+               all->other_count > 0 ? "; processes of other users do" : "");
     } else {
         for (size_t i = 0; i < all->count; i++) {
             fputs(i > 0 ? "\n" : "", stdout);

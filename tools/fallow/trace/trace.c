@@ -118,8 +118,7 @@ static int convert(const struct request *request)
             word != NULL ? ", not '" : "", word != NULL ? word : "", word != NULL ? "'" : "");
     }
     if (is_stdout && form->is_binary && isatty(STDOUT_FILENO)) {
-        return flw_refuse(FLW_EXIT_USAGE, "%s is no text for a terminal; name a file with -o",
-                          form->name);
+        return flw_refuse(FLW_EXIT_USAGE, "%s is binary; name a file with -o", form->name);
     }
     if (!is_stdout && flw_is_same_file(out_path, flw_input_place(request->paths[0]))) {
         return flw_refuse(FLW_EXIT_USAGE, "-o %s is the trace itself; name another file", out_path);

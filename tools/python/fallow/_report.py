@@ -62,7 +62,7 @@ def _describe_failure(oom: _abi.OomReport, arenas: list[dict[str, Any]]) -> list
              % (mib(oom.size_bytes), mib(oom.limit_bytes), mib(oom.requested_bytes), mib(oom.largest_free_bytes),
                 mib(oom.deferred_bytes), mib(oom.captured_bytes))]
     if oom.lacks_addresses:
-        lines.append("    addresses are the limit: %s reserved, %s of them in one piece without memory"
+        lines.append("    addresses are short: %s reserved, %s of them in one piece without memory"
                      % (mib(oom.address_bytes), mib(oom.largest_address_bytes)))
     for owner in oom.owners[:oom.owner_count]:
         names = ["arena '%s'" % arena["name"] for arena in arenas if arena["tag"] == owner.tag != 0]

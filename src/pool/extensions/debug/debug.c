@@ -254,14 +254,14 @@ static fallow_status probe_failed(struct flw_pool *pool, const char *call, CUres
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         flw_pool_log(
             pool, FALLOW_LOG_ERROR,
-            "poison, red zones and quarantine: no device memory is free for the first look "
-            "there: create the pool while some is, or without these checks");
+            "poison, red zones and quarantine: no device memory is free to test them: create the pool while memory is "
+            "free, or without these checks");
         return FALLOW_OUT_OF_MEMORY;
     }
-    flw_pool_log(pool, FALLOW_LOG_ERROR,
-                 "poison, red zones and quarantine: %s failed with error %d on the first look at "
-                 "device memory",
-                 call, (int)result);
+    flw_pool_log(
+        pool, FALLOW_LOG_ERROR,
+        "poison, red zones and quarantine: %s failed with error %d when device memory was tested",
+        call, (int)result);
     return FALLOW_DRIVER;
 }
 

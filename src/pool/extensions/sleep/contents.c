@@ -265,7 +265,7 @@ static void free_chunk(struct flw_pool *pool, void *chunk)
     }
     if (flw_heap_refuse(&pool->heap, result, "cuMemFreeHost") != FALLOW_OK) {
         flw_pool_log(pool, FALLOW_LOG_WARNING,
-                     "pinned memory of a sleep stays: cuMemFreeHost answered %s",
+                     "pinned memory of a sleep was not released: cuMemFreeHost answered %s",
                      flw_driver_error_name(&pool->driver, result));
     }
 }

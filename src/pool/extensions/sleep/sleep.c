@@ -296,7 +296,7 @@ static fallow_status fall_asleep(struct flw_pool *pool, const fallow_sleep_reque
     if (status == FALLOW_ASLEEP) {
         flw_pool_log(
             pool, FALLOW_LOG_WARNING,
-            "asleep, and nothing released: the driver refused to unmap the pool's memory "
+            "the pool is asleep, but nothing was released: the driver refused to unmap the pool's memory "
             "and to map memory again (%s returned %s last); a wake tries again",
             atomic_load(&pool->heap.last_call),
             flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.last_error)));
