@@ -12,10 +12,16 @@
 
 #define BUFFERS 4096
 #define GRAPHS  16
+#define TESTS   24
 
 struct flw_bed_graph {
     CUgraph graph;
     CUgraphExec executable;
+};
+
+/* Host memory of a test. */
+struct piece {
+    struct piece *next;
 };
 
 struct flw_bed {
@@ -33,6 +39,7 @@ struct flw_bed {
     unsigned buffer_count;
     struct flw_bed_graph graphs[GRAPHS];
     unsigned graph_count;
+    struct piece *memory;
     uint64_t violations_seen;
     struct flw_beside beside; /* simulated only: the whole of a test runs beside a capture */
     char error[256];
@@ -127,14 +134,25 @@ int64_t flw_bed_random_below(struct flw_bed *bed, int64_t most)
 
 /* ---- memory */
 
-void *flw_bed_host(size_t bytes)
+void *flw_bed_memory(struct flw_bed *bed, size_t bytes)
 {
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
+    struct piece *piece = calloc(1, bytes + 17);
+    if (piece == NULL) {
         fprintf(stderr, "no host memory for %zu bytes\n", bytes);
         abort();
     }
-    return memory;
+    piece->next = bed->memory;
+    bed->memory = piece;
+    return (char *)piece + 16;
+}
+
+static void free_memory(struct flw_bed *bed)
+{
+    while (bed->memory != NULL) {
+        struct piece *piece = bed->memory;
+        bed->memory = piece->next;
+        free(piece);
+    }
 }
 
 static CUdeviceptr address_of(const void *pointer)
@@ -195,20 +213,11 @@ void flw_bed_write_ints(struct flw_bed *bed, const void *to, const int64_t *from
                         fallow_dtype dtype)
 {
     size_t each = fallow_dtype_bytes(dtype);
-    unsigned char *raw = flw_bed_host(count * each);
+    unsigned char *raw = flw_bed_memory(bed, count * each);
     for (size_t i = 0; i < count; i++) {
         memcpy(raw + i * each, &from[i], each); /* little endian: the low half */
     }
     flw_bed_write(bed, to, raw, count * each);
-    free(raw);
-}
-
-void *flw_bed_upload_ints(struct flw_bed *bed, const char *name, const int64_t *from, size_t count,
-                          fallow_dtype dtype)
-{
-    void *buffer = flw_bed_buffer(bed, name, count * fallow_dtype_bytes(dtype));
-    flw_bed_write_ints(bed, buffer, from, count, dtype);
-    return buffer;
 }
 
 void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes)
@@ -342,111 +351,6 @@ uint64_t flw_bed_expect_violations(struct flw_bed *bed, char *text, size_t text_
     return fresh;
 }
 
-/* ---- the proof */
-
-struct proof {
-    void *outputs[FLW_BED_OUTPUTS];
-    size_t room[FLW_BED_OUTPUTS];
-    unsigned char *first[FLW_BED_OUTPUTS]; /* outputs of the run over zeros */
-    unsigned char *now[FLW_BED_OUTPUTS];
-};
-
-/* Mark all outputs as unwritten, without changing them. */
-static void forget_all(struct flw_bed *bed, const struct proof *proof, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        flw_bed_forget(bed, proof->outputs[i], proof->room[i]);
-    }
-}
-
-static void run_over(struct flw_bed *bed, const struct flw_bed_step *step, struct proof *proof,
-                     const char *what, bool is_first)
-{
-    forget_all(bed, proof, step->output_count);
-    step->launch(bed, step->inputs, proof->outputs);
-    for (size_t i = 0; i < step->output_count; i++) {
-        unsigned char *to = is_first ? proof->first[i] : proof->now[i];
-        size_t bytes = step->declared_bytes[i], at = 0;
-        flw_bed_read(bed, to, proof->outputs[i], bytes);
-        while (!is_first && at < bytes && to[at] == proof->first[i][at]) {
-            at++;
-        }
-        FLW_EXPECT(bed, is_first || at == bytes,
-                   "output '%s' differs over memory %s: byte %zu is 0x%02x, over zeros 0x%02x",
-                   step->names[i], what, at, to[at], proof->first[i][at]);
-    }
-    FLW_EXPECT(bed, flw_bed_violations(bed) == 0, "violations over memory %s", what);
-}
-
-static void fill_all(struct flw_bed *bed, const struct proof *proof, size_t count,
-                     unsigned char pattern)
-{
-    for (size_t i = 0; i < count; i++) {
-        flw_bed_dirty(bed, proof->outputs[i], proof->room[i], pattern);
-    }
-}
-
-static size_t largest(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-void flw_bed_declare(struct flw_bed *bed, struct flw_bed_step *step, fallow_status query,
-                     const fallow_workspace_need *need)
-{
-    FLW_EXPECT(bed, query == FALLOW_OK, "query refused: %s", fallow_status_name(query));
-    step->output_count = need->output_count;
-    for (size_t i = 0; i < need->output_count; i++) {
-        step->names[i] = need->outputs[i].name;
-        step->buffer_bytes[i] = step->declared_bytes[i] = need->outputs[i].bytes;
-    }
-}
-
-void flw_bed_prove(struct flw_bed *bed, const struct flw_bed_step *step,
-                   const struct flw_bed_step *larger, const struct flw_bed_step *smaller,
-                   void *const out[])
-{
-    static const struct {
-        const char *what;
-        unsigned char pattern;
-    } fills[] = {{"of zeros", 0}, {"of 0xff", 0xff}, {"of 0x7f", 0x7f}};
-    const struct {
-        const char *what;
-        const struct flw_bed_step *before;
-    } steps[] = {{"left by a larger step", larger}, {"left by a smaller step", smaller}};
-    struct proof proof = {0};
-    size_t count = step->output_count;
-    for (size_t i = 0; i < count; i++) {
-        proof.room[i] = step->buffer_bytes[i];
-        for (int s = 0; s < 2; s++) {
-            if (steps[s].before != NULL) {
-                proof.room[i] = largest(proof.room[i], steps[s].before->buffer_bytes[i]);
-            }
-        }
-        proof.outputs[i] = flw_bed_buffer(bed, step->names[i], proof.room[i]);
-        proof.first[i] = flw_bed_host(step->declared_bytes[i] + 1);
-        proof.now[i] = flw_bed_host(step->declared_bytes[i] + 1);
-    }
-    for (size_t f = 0; f < sizeof fills / sizeof *fills; f++) {
-        fill_all(bed, &proof, count, fills[f].pattern);
-        run_over(bed, step, &proof, fills[f].what, f == 0);
-    }
-    for (int s = 0; s < 2; s++) {
-        if (steps[s].before != NULL) {
-            fill_all(bed, &proof, count, 0x7f);
-            steps[s].before->launch(bed, steps[s].before->inputs, proof.outputs);
-            run_over(bed, step, &proof, steps[s].what, false);
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (out != NULL && out[i] != NULL) {
-            memcpy(out[i], proof.first[i], step->declared_bytes[i]);
-        }
-        free(proof.first[i]);
-        free(proof.now[i]);
-    }
-}
-
 /* ---- main */
 
 static const char *option(int argc, char **argv, const char *name, const char *absent)
@@ -518,6 +422,7 @@ static void end_test(struct flw_bed *bed)
     MUST(bed, cuStreamSynchronize(bed->stream));
     destroy_graphs(bed);
     free_buffers(bed);
+    free_memory(bed);
     fallow_kernels_destroy(bed->kernels);
     FLW_EXPECT(bed, flw_bed_violations(bed) == 0, "violations that no test expected");
     FLW_EXPECT(bed, fallow_stream_retire(bed->pool, bed->stream) == FALLOW_OK, "no retire");
@@ -531,7 +436,22 @@ static void end_test(struct flw_bed *bed)
     }
 }
 
-int flw_bed_main(int argc, char **argv, const struct flw_bed_test *tests, size_t count)
+static struct {
+    const char *name;
+    void (*run)(struct flw_bed *bed);
+} tests[TESTS];
+static size_t test_count;
+
+void flw_bed_add(const char *name, void (*run)(struct flw_bed *bed))
+{
+    if (test_count == TESTS) {
+        abort();
+    }
+    tests[test_count].name = name;
+    tests[test_count++].run = run;
+}
+
+int main(int argc, char **argv)
 {
     struct flw_bed bed = {.test = "start"};
     const char *only = option(argc, argv, "--only", NULL);
@@ -541,7 +461,7 @@ int flw_bed_main(int argc, char **argv, const struct flw_bed_test *tests, size_t
     if (!open_driver(&bed, option(argc, argv, "--device", "sim"))) {
         return 77;
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < test_count; i++) {
         if (only == NULL || strcmp(only, tests[i].name) == 0) {
             unsigned before = bed.failures;
             bed.test = tests[i].name;

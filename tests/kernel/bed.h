@@ -5,8 +5,8 @@
  * or on a GPU; named buffers; the proof that dirty memory has no effect.
  * Does not: know a module; need a test framework, so that it runs on a GPU machine without cmocka.
  *
- * A test program is a list of named functions for flw_bed_main; `--device sim` (the default) or
- * `--device N`, `--only NAME`, `--seed N`. A failed FLW_EXPECT prints and counts, and the function
+ * A test program is a list of FLW_TEST; `--device sim` (the default) or `--device N`,
+ * `--only NAME`, `--seed N`. A failed FLW_EXPECT prints and counts, and the function
  * continues. */
 #ifndef FLW_TESTS_KERNEL_BED_H
 #define FLW_TESTS_KERNEL_BED_H
@@ -22,17 +22,15 @@
 
 struct flw_bed;
 
-struct flw_bed_test {
-    const char *name; /* a sentence with underscores */
-    void (*run)(struct flw_bed *bed);
-};
-
-#define FLW_BED_TEST(function) \
-    {                          \
-#function, function    \
-    }
-
-int flw_bed_main(int argc, char **argv, const struct flw_bed_test *tests, size_t count);
+/* Define a test; the name is a sentence. The bed's main runs all tests of a program in order. */
+#define FLW_TEST(test)                                            \
+    static void test(struct flw_bed *bed);                        \
+    __attribute__((constructor)) static void flw_add_##test(void) \
+    {                                                             \
+        flw_bed_add(#test, test);                                 \
+    }                                                             \
+    static void test(struct flw_bed *bed)
+void flw_bed_add(const char *name, void (*run)(struct flw_bed *bed));
 
 /* Print and count a failure with file and line; the test continues. */
 void flw_bed_fail(struct flw_bed *bed, const char *file, int line, const char *format, ...)
@@ -49,6 +47,9 @@ void flw_bed_fail(struct flw_bed *bed, const char *file, int line, const char *f
         FLW_EXPECT(bed, flw_status_ == FALLOW_OK, "%s: %s; %s", #call,        \
                    fallow_status_name(flw_status_), flw_bed_last_error(bed)); \
     } while (0)
+/* Make a module's call on the bed's stream. */
+#define FLW_LAUNCH(bed, call, params) \
+    FLW_EXPECT_OK(bed, call(flw_bed_kernels(bed), params, flw_bed_stream(bed)))
 /* Expect the status, a sentence that contains `word`, and no launch. */
 #define FLW_EXPECT_REFUSED(bed, call, expected, word)                                       \
     do {                                                                                    \
@@ -75,9 +76,8 @@ bool flw_bed_error_has(struct flw_bed *bed, const char *word);
 uint64_t flw_bed_random(struct flw_bed *bed);
 int64_t flw_bed_random_below(struct flw_bed *bed, int64_t most);
 
-/* Host memory, all zero, the caller's to free. Stops the program where there is none. */
-void *flw_bed_host(size_t bytes);
-
+/* Host memory, all zero, that lives until the test ends. Stops the program where there is none. */
+void *flw_bed_memory(struct flw_bed *bed, size_t bytes);
 /* ---- memory: stops the program where the device refuses. Freed after the test. */
 
 /* `bytes` of dirty memory (a pattern, and unwritten to the checker), named in reports. bytes 0: a
@@ -90,8 +90,6 @@ void flw_bed_write(struct flw_bed *bed, const void *to, const void *from, size_t
 /* Write integers as a dtype, truncated to it. */
 void flw_bed_write_ints(struct flw_bed *bed, const void *to, const int64_t *from, size_t count,
                         fallow_dtype dtype);
-void *flw_bed_upload_ints(struct flw_bed *bed, const char *name, const int64_t *from, size_t count,
-                          fallow_dtype dtype);
 /* Waits for the stream. Bytes that were never written are a violation. */
 void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes);
 /* Return a word of flags for a call, initially 0; return the value. */
@@ -114,33 +112,6 @@ struct flw_bed_graph *flw_bed_capture(struct flw_bed *bed,
                                       void *inputs, void *const outputs[]);
 /* Launch the graph, with the memory's current contents. */
 void flw_bed_replay(struct flw_bed *bed, struct flw_bed_graph *graph);
-
-/* ---- proof: dirty memory does not show */
-
-#define FLW_BED_OUTPUTS 12
-
-/* One step: a call, or a chain of calls, with all the outputs (scratch is an output with 0
- * declared bytes). `launch` uploads the inputs, including those modified in place, then makes the
- * calls on the bed's stream. */
-struct flw_bed_step {
-    void *inputs;
-    void (*launch)(struct flw_bed *bed, void *inputs, void *const outputs[]);
-    size_t output_count;
-    const char *names[FLW_BED_OUTPUTS];
-    size_t buffer_bytes[FLW_BED_OUTPUTS];   /* as queried */
-    size_t declared_bytes[FLW_BED_OUTPUTS]; /* written by the step, and readable afterwards */
-};
-
-/* The outputs of a query, which has to have been answered; all of their bytes declared. */
-void flw_bed_declare(struct flw_bed *bed, struct flw_bed_step *step, fallow_status query,
-                     const fallow_workspace_need *need);
-
-/* Run `step` in memory of zeros, of 0xff, of 0x7f, after `larger`, and after `smaller` (each may
- * be NULL, not both): all declared bytes are written, with the same contents each time. out[i], if
- * not NULL, receives the bytes. */
-void flw_bed_prove(struct flw_bed *bed, const struct flw_bed_step *step,
-                   const struct flw_bed_step *larger, const struct flw_bed_step *smaller,
-                   void *const out[]);
 
 /* ---- a program's own kernel, on the simulated device: a twin that a test wrote, under a name that reports
  * will show. `args` is copied; given to the bed's stream. */

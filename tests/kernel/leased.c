@@ -15,13 +15,6 @@ struct flw_record {
     size_t count;
 };
 
-static void clear(struct flw_record *record)
-{
-    while (record->count > 0) {
-        free(record->notes[--record->count].held);
-    }
-}
-
 /* ---- regions */
 
 static fallow_region find(const struct flw_leased *run, const char *name)
@@ -70,7 +63,7 @@ const void *flw_leased_note(const struct flw_leased *run, const char *name, cons
     size_t i = record->count++;
     snprintf(record->notes[i].name, sizeof record->notes[i].name, "%s", name);
     record->notes[i].bytes = bytes;
-    record->notes[i].held = flw_bed_host(bytes);
+    record->notes[i].held = flw_bed_memory(run->bed, bytes);
     flw_bed_read(run->bed, record->notes[i].held, from, bytes);
     return record->notes[i].held;
 }
@@ -110,7 +103,7 @@ static void expect_first_values(const struct flw_leased *run, bool is_used)
             (is_used && region.init != FALLOW_INIT_ONCE)) {
             continue;
         }
-        unsigned char *held = flw_bed_host(region.size_bytes);
+        unsigned char *held = flw_bed_memory(run->bed, region.size_bytes);
         size_t each = region.element_bytes;
         flw_bed_read(run->bed, held, fallow_lease_region_at(run->lease, i), region.size_bytes);
         for (size_t k = 0; k < region.size_bytes / each; k++) {
@@ -119,7 +112,6 @@ static void expect_first_values(const struct flw_leased *run, bool is_used)
             FLW_EXPECT(run->bed, memcmp(held + k * each, &want, each) == 0,
                        "'%s' element %zu does not hold its first value", region.name, k);
         }
-        free(held);
     }
 }
 
@@ -167,7 +159,8 @@ void flw_leased_prove(struct flw_bed *bed, const struct flw_leased_step *step,
                 {"0x7f", NULL, 0x7f},
                 {"what a larger step left", larger, FLW_LEASED_AS_LEFT},
                 {"what a smaller step left", smaller, FLW_LEASED_AS_LEFT}};
-    struct flw_record *first = flw_bed_host(sizeof *first), *now = flw_bed_host(sizeof *now);
+    struct flw_record *first = flw_bed_memory(bed, sizeof *first),
+                      *now = flw_bed_memory(bed, sizeof *now);
     fallow_arena_config config;
     fallow_arena *arena = NULL;
     fallow_arena_config_init(&config);
@@ -176,18 +169,15 @@ void flw_leased_prove(struct flw_bed *bed, const struct flw_leased_step *step,
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         if (runs[i].before != NULL) {
             run_in_lease(bed, arena, runs[i].before, 0x7f, now, 0);
-            clear(now);
+            now->count = 0;
         }
         run_in_lease(bed, arena, step, runs[i].fill, now, LAST);
         compare(bed, first, now, runs[i].what);
-        clear(now);
+        now->count = 0;
     }
     if (after != NULL) {
         run_in_lease(bed, arena, after, FLW_LEASED_KEPT, now, LAST);
-        clear(now);
+        now->count = 0;
     }
     fallow_arena_destroy(arena);
-    clear(first);
-    free(first);
-    free(now);
 }

@@ -6,9 +6,13 @@
 #ifndef FLW_TESTS_KERNEL_PAGE_ROWS_H
 #define FLW_TESTS_KERNEL_PAGE_ROWS_H
 
-#include "kernel/bed.h"
+#include "kernel/call.h"
 
-/* The expected outputs of a call, in this order: table, cache_seqlens, cu_k, max_length. */
+/* Rows of the parameter table for the outputs. */
+#define FLW_PAGE_OUTPUTS                                                    \
+    FLW_OUT(page_table), FLW_OUT_MAYBE(cache_seqlens), FLW_OUT_MAYBE(cu_k), \
+        FLW_OUT_MAYBE(max_length), FLW_OUT_MAYBE(flags), FLW_FLAG(pad_len)
+
 struct flw_page_rows {
     int64_t rows, cols;
     int32_t *table;         /* [rows, cols] */
@@ -17,36 +21,21 @@ struct flw_page_rows {
     int32_t longest, flags;
 };
 
-enum {
-    FLW_PAGE_OUTPUTS = 4
-};
+/* All zero, with memory of the test's. */
+void flw_page_rows_init(struct flw_bed *bed, struct flw_page_rows *want, int64_t rows,
+                        int64_t cols);
 
-/* All zero; the arrays are the caller's to finish. */
-void flw_page_rows_init(struct flw_page_rows *want, int64_t rows, int64_t cols);
-void flw_page_rows_finish(struct flw_page_rows *want);
-
-/* An oracle begins, with no more columns than there is room for, fills `table`, and gives the lengths in
- * order of rows. */
+/* An oracle begins, with no more columns than there is room for, fills `table`, and adds the
+ * lengths in order of rows. */
 void flw_page_rows_begin(struct flw_page_rows *want, int64_t cols);
 void flw_page_rows_add(struct flw_page_rows *want, int64_t row, int64_t length);
 
-/* Prove that `step` writes the expected outputs, flags included. */
-void flw_page_rows_prove(struct flw_bed *bed, const struct flw_page_rows *want,
-                         const struct flw_bed_step *step, const struct flw_bed_step *larger,
-                         const struct flw_bed_step *smaller, const int32_t *flags);
-
-/* The call in a graph. A check replays it and compares the outputs. */
-struct flw_page_graph {
-    struct flw_bed_step step;
-    struct flw_bed_graph *graph;
-    void *outputs[FLW_PAGE_OUTPUTS]; /* on the device */
-    void *out[FLW_PAGE_OUTPUTS];     /* on the host */
-};
-
-void flw_page_graph_init(struct flw_bed *bed, struct flw_page_graph *graph,
-                         const struct flw_bed_step *step);
-void flw_page_graph_check(struct flw_bed *bed, struct flw_page_graph *graph,
-                          const struct flw_page_rows *want);
-void flw_page_graph_finish(struct flw_page_graph *graph);
+/* Prove, or replay, that a call writes the expected outputs, flags included. */
+void flw_page_rows_prove(struct flw_call *call, const struct flw_page_rows *want);
+void flw_page_rows_replay(struct flw_call *call, const struct flw_page_rows *want);
+/* Run the call with rows `ld` apart. It writes all columns of a row, or, if page_size is not 0, the
+ * pages of the row's length; all other bytes keep their values. */
+void flw_page_rows_run(struct flw_call *call, const struct flw_page_rows *want, int64_t ld,
+                       int32_t page_size);
 
 #endif

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
-#include <string.h>
-
 #include "fallow/mla.h"
-#include "kernel/bed.h"
+#include "kernel/call.h"
 
 #define MOST_BATCH 4096
+
+FLW_MODULE(chunk_plan, fallow_mla_chunk_plan, fallow_chunk_plan, FLW_IN(context_lengths),
+           FLW_OUT(starts), FLW_OUT(lengths), FLW_OUT(cu_seqlens), FLW_OUT_MAYBE(totals),
+           FLW_OUT_MAYBE(max_lengths), FLW_OUT_MAYBE(chunk_count), FLW_OUT(token_to_seq),
+           FLW_OUT_MAYBE(flags), FLW_COUNT(mode, 0, FALLOW_CHUNK_PACKED),
+           FLW_COUNT(batch, 0, MOST_BATCH), FLW_COUNT(chunk_capacity, 1, 65536),
+           FLW_COUNT(workspace_tokens, 8, 1 << 28), FLW_COUNT(page_size, 1, 65536),
+           FLW_COUNT(token_capacity, 0, 1 << 28), FLW_COUNT(dcp_size, 0, 4096),
+           FLW_COUNT(dcp_rank, 0, 0), FLW_COUNT(dcp_interleave, 0, 65536),
+           FLW_FLAG(counts_every_request))
 
 enum {
     STARTS,
@@ -20,6 +27,7 @@ enum {
 
 /* One call and the expected outputs. */
 struct fixture {
+    struct flw_call call;
     fallow_chunk_plan_params params;
     int32_t contexts[MOST_BATCH];
     int32_t *want[TABLES]; /* [chunk_capacity, ...] */
@@ -27,11 +35,11 @@ struct fixture {
     int64_t most_tokens;
 };
 
-static struct fixture *make(fallow_chunk_mode mode, int32_t workspace, int32_t page,
-                            int32_t capacity)
+static struct fixture *make(struct flw_bed *bed, fallow_chunk_mode mode, int32_t workspace,
+                            int32_t page, int32_t capacity)
 {
-    struct fixture *fixture = flw_bed_host(sizeof *fixture);
-    fallow_chunk_plan_params_init(&fixture->params);
+    struct fixture *fixture = flw_bed_memory(bed, sizeof *fixture);
+    flw_call_init(bed, &fixture->call, chunk_plan(), &fixture->params);
     fixture->params.mode = mode;
     fixture->params.workspace_tokens = workspace;
     fixture->params.page_size = page;
@@ -40,18 +48,17 @@ static struct fixture *make(fallow_chunk_mode mode, int32_t workspace, int32_t p
     return fixture;
 }
 
-static void drop(struct fixture *fixture)
-{
-    for (int i = 0; i < TABLES; i++) {
-        free(fixture->want[i]);
-    }
-    free(fixture);
-}
-
-static void set(struct fixture *fixture, const int32_t *contexts, int32_t batch)
+static struct fixture *set_batch(struct fixture *fixture, int32_t batch)
 {
     fixture->params.batch = batch;
+    flw_call_bind(&fixture->call, "context_lengths", fixture->contexts, (size_t)batch, 4);
+    return fixture;
+}
+
+static struct fixture *set(struct fixture *fixture, const int32_t *contexts, int32_t batch)
+{
     memcpy(fixture->contexts, contexts, (size_t)batch * 4);
+    return set_batch(fixture, batch);
 }
 
 /* ---- an oracle that deals tokens and pages one by one */
@@ -138,8 +145,7 @@ static void expect(struct fixture *fixture)
                                     1,
                                     rows * params->token_capacity};
     for (int i = 0; i < TABLES; i++) {
-        free(fixture->want[i]);
-        fixture->want[i] = flw_bed_host((size_t)counts[i] * 4);
+        fixture->want[i] = flw_bed_memory(fixture->call.bed, (size_t)counts[i] * 4);
     }
     fixture->count = fixture->most_tokens = 0;
     if (params->mode == FALLOW_CHUNK_PACKED) {
@@ -168,365 +174,209 @@ static void expect(struct fixture *fixture)
 
 /* ---- running */
 
-static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
+static void compare(struct fixture *fixture)
 {
-    fallow_chunk_plan_params params = ((struct fixture *)inputs)->params;
-    params.starts = outputs[STARTS];
-    params.lengths = outputs[LENGTHS];
-    params.cu_seqlens = outputs[CU];
-    params.totals = outputs[TOTALS];
-    params.max_lengths = outputs[LONGEST];
-    params.chunk_count = outputs[COUNT];
-    params.token_to_seq = params.token_capacity > 0 ? outputs[MAP] : NULL;
-    FLW_EXPECT_OK(bed, fallow_mla_chunk_plan(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
-}
-
-static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
-{
-    fallow_workspace_need need = {.struct_size = sizeof need};
-    struct flw_bed_step step = {.inputs = fixture, .launch = launch};
-    flw_bed_declare(bed, &step, fallow_mla_chunk_plan_query(&fixture->params, &need), &need);
-    return step;
-}
-
-static void upload(struct flw_bed *bed, struct fixture *fixture)
-{
-    fixture->params.context_lengths = flw_bed_upload(bed, "context_lengths", fixture->contexts,
-                                                     (size_t)fixture->params.batch * 4);
-}
-
-static void compare(struct flw_bed *bed, const struct fixture *fixture,
-                    const struct flw_bed_step *step, void *const out[])
-{
-    for (size_t i = 0; i < step->output_count; i++) {
-        const int32_t *got = out[i], *want = fixture->want[i];
-        for (size_t k = 0; k < step->declared_bytes[i] / 4; k++) {
-            FLW_EXPECT(bed, got[k] == want[k], "%s[%zu] is %d, expected %d", step->names[i], k,
-                       got[k], want[k]);
-        }
+    for (size_t i = 0; i < fixture->call.step.output_count; i++) {
+        flw_call_expect(&fixture->call, fixture->call.step.names[i], fixture->want[i]);
     }
 }
 
-static void compare_host(struct flw_bed *bed, const struct fixture *fixture)
+/* Compare the host's count with the expected one. */
+static void check_count(struct flw_bed *bed, const struct fixture *fixture, int64_t want_count,
+                        int64_t want_most)
 {
     int64_t count = -1, most = -1;
     fallow_status status =
         fallow_mla_chunk_count(&fixture->params, fixture->contexts, &count, &most);
     FLW_EXPECT(bed, status == FALLOW_OK, "count: %s", fallow_status_name(status));
-    FLW_EXPECT(bed, count == fixture->count, "the host counts %lld chunks, expected %lld",
-               (long long)count, (long long)fixture->count);
-    FLW_EXPECT(bed, most == fixture->most_tokens || count > fixture->params.chunk_capacity,
+    FLW_EXPECT(bed, count == want_count, "the host counts %lld chunks, expected %lld",
+               (long long)count, (long long)want_count);
+    FLW_EXPECT(bed, want_most < 0 || most == want_most,
                "the host has %lld tokens at most, expected %lld", (long long)most,
-               (long long)fixture->most_tokens);
+               (long long)want_most);
 }
 
-/* Prove a case and compare with the oracle. */
-static void check(struct flw_bed *bed, struct fixture *fixture)
+/* Prove a case with these flags and compare with the oracle. */
+static void check(struct flw_bed *bed, struct fixture *fixture, int32_t flags)
 {
-    static const int32_t few[] = {7, 0, 100}, many[] = {64, 9, 0, 900, 31, 1, 2, 77, 500, 0, 40};
-    const fallow_chunk_plan_params *params = &fixture->params;
-    struct fixture *larger = make(params->mode, params->workspace_tokens * 2, 1, 20);
-    struct fixture *smaller = make(FALLOW_CHUNK_UNIFORM, 64, 4, 1);
-    void *out[TABLES];
-    set(larger, many, 11);
-    set(smaller, few, 3);
-    upload(bed, fixture);
-    upload(bed, larger);
-    upload(bed, smaller);
-    larger->params.token_capacity +=
-        params->token_capacity == 0 ? -larger->params.token_capacity : 9;
-    smaller->params.token_capacity = params->token_capacity == 0 ? 0 : 64;
-    struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, larger),
-                        after = step_of(bed, smaller);
-    for (size_t i = 0; i < step.output_count; i++) {
-        out[i] = flw_bed_host(step.declared_bytes[i]);
-    }
     expect(fixture);
-    flw_bed_prove(bed, &step, &before, &after, out);
-    compare(bed, fixture, &step, out);
-    for (size_t i = 0; i < step.output_count; i++) {
-        free(out[i]);
-    }
-    drop(larger);
-    drop(smaller);
+    fixture->call.want_flags = flags;
+    flw_call_prove(&fixture->call);
+    compare(fixture);
 }
 
-static void the_worked_examples_are_exact(struct flw_bed *bed)
+/* Prove a case without flags; the host counts as many chunks. */
+static void check_both(struct flw_bed *bed, struct fixture *fixture, int32_t flags)
+{
+    check(bed, fixture, flags);
+    bool fits = fixture->count <= fixture->params.chunk_capacity;
+    check_count(bed, fixture, fixture->count, fits ? fixture->most_tokens : -1);
+}
+
+FLW_TEST(the_worked_examples_are_exact)
 {
     static const int32_t contexts[] = {5, 0, 12};
     static const int32_t starts[][6] = {{0, 0, 0, 8, 8, 8}, {0, 0, 0, 0, 0, 8}};
     static const int32_t lengths[] = {5, 0, 8, 0, 0, 4}, cu[] = {0, 5, 5, 13, 0, 0, 0, 4};
     for (int mode = 0; mode < 2; mode++) {
-        struct fixture *fixture = make((fallow_chunk_mode)mode, 16, 4, 2);
-        set(fixture, contexts, 3);
-        check(bed, fixture);
-        compare_host(bed, fixture);
-        FLW_EXPECT(bed, memcmp(fixture->want[STARTS], starts[mode], sizeof starts[mode]) == 0,
-                   "starts");
-        FLW_EXPECT(bed, memcmp(fixture->want[LENGTHS], lengths, sizeof lengths) == 0, "lengths");
-        FLW_EXPECT(bed, memcmp(fixture->want[CU], cu, sizeof cu) == 0, "cu_seqlens");
+        struct fixture *fixture = set(make(bed, (fallow_chunk_mode)mode, 16, 4, 2), contexts, 3);
+        check_both(bed, fixture, 0);
+        flw_call_expect(&fixture->call, "starts", starts[mode]);
+        flw_call_expect(&fixture->call, "lengths", lengths);
+        flw_call_expect(&fixture->call, "cu_seqlens", cu);
         FLW_EXPECT(bed, fixture->count == 2 && fixture->most_tokens == 13, "count");
-        drop(fixture);
     }
 }
 
 /* Chunk tokens per request are 65536, 16384, 8192, 1024 and 128 for these batches. */
-static void deepseek_contexts_take_the_known_number_of_chunks(struct flw_bed *bed)
+FLW_TEST(deepseek_contexts_take_the_known_number_of_chunks)
 {
     static const int32_t batches[] = {1, 4, 8, 64, 512}, contexts[] = {8192, 32768, 131072};
     static const int64_t chunks[5][3] = {
         {1, 1, 2}, {1, 2, 8}, {1, 4, 16}, {8, 32, 128}, {64, 256, 1024}};
-    for (int k = 0; k < 5; k++) {
-        for (int c = 0; c < 3; c++) {
-            struct fixture *fixture = make(FALLOW_CHUNK_UNIFORM, 65536, 64, 16);
-            int64_t count = 0, most = 0;
-            fixture->params.batch = batches[k];
-            for (int32_t b = 0; b < batches[k]; b++) {
-                fixture->contexts[b] = contexts[c];
-            }
-            FLW_EXPECT(bed,
-                       fallow_mla_chunk_count(&fixture->params, fixture->contexts, &count, &most) ==
-                           FALLOW_OK,
-                       "refused");
-            FLW_EXPECT(bed, count == chunks[k][c] && most <= 65536, "%d of %d take %lld chunks",
-                       batches[k], contexts[c], (long long)count);
-            fixture->params.mode = FALLOW_CHUNK_PACKED; /* never more than the tokens need */
-            FLW_EXPECT(bed,
-                       fallow_mla_chunk_count(&fixture->params, fixture->contexts, &count, &most) ==
-                           FALLOW_OK,
-                       "refused");
-            int64_t tokens = (int64_t)batches[k] * contexts[c];
-            FLW_EXPECT(bed, count == (tokens + 65535) / 65536, "%lld packed", (long long)count);
-            drop(fixture);
+    for (int k = 0; k < 15; k++) {
+        struct fixture *fixture = make(bed, FALLOW_CHUNK_UNIFORM, 65536, 64, 16);
+        int32_t batch = fixture->params.batch = batches[k / 3], context = contexts[k % 3];
+        int64_t tokens = (int64_t)batch * context;
+        for (int32_t b = 0; b < batch; b++) {
+            fixture->contexts[b] = context;
         }
+        check_count(bed, fixture, chunks[k / 3][k % 3], tokens < 65536 ? tokens : 65536);
+        fixture->params.mode = FALLOW_CHUNK_PACKED; /* never more than the tokens need */
+        check_count(bed, fixture, (tokens + 65535) / 65536, -1);
     }
 }
 
-static void random_contexts_are_exact_in_both_modes(struct flw_bed *bed)
+FLW_TEST(random_contexts_are_exact_in_both_modes)
 {
     static const int32_t batches[] = {0, 1, 2, 7, 64, 513}, pages[] = {1, 3, 16, 64};
     for (int k = 0; k < 48; k++) {
         int32_t batch = batches[k / 2 % 6], page = pages[k / 12];
         int32_t workspace = batch * page + page + (int32_t)flw_bed_random_below(bed, 700);
         struct fixture *fixture =
-            make((fallow_chunk_mode)(k % 2), workspace, page, k % 3 == 0 ? 3 : 12);
-        fixture->params.batch = batch;
+            make(bed, (fallow_chunk_mode)(k % 2), workspace, page, k % 3 == 0 ? 3 : 12);
         fixture->params.token_capacity = k % 5 == 0 ? 0 : workspace;
         fixture->params.counts_every_request = k % 4 == 2;
         for (int32_t b = 0; b < batch; b++) {
             fixture->contexts[b] =
                 flw_bed_random_below(bed, 3) == 0 ? 0 : (int32_t)flw_bed_random_below(bed, 300);
         }
-        check(bed, fixture);
-        compare_host(bed, fixture);
-        drop(fixture);
+        expect(set_batch(fixture, batch));
+        bool fits = fixture->count <= fixture->params.chunk_capacity;
+        check_both(bed, fixture, fits ? 0 : FALLOW_FLAG_DROPPED);
     }
 }
 
-static void the_largest_batch_is_exact(struct flw_bed *bed)
+FLW_TEST(the_largest_batch_is_exact)
 {
     for (int mode = 0; mode < 2; mode++) {
-        struct fixture *fixture = make((fallow_chunk_mode)mode, 65536, 16, 3);
-        fixture->params.batch = MOST_BATCH;
+        struct fixture *fixture = make(bed, (fallow_chunk_mode)mode, 65536, 16, 3);
         for (int32_t b = 0; b < MOST_BATCH; b++) {
             fixture->contexts[b] = (int32_t)flw_bed_random_below(bed, 48);
         }
-        check(bed, fixture);
-        compare_host(bed, fixture);
-        drop(fixture);
+        check_both(bed, set_batch(fixture, MOST_BATCH), 0);
     }
 }
 
-static void ranks_share_contexts_and_have_the_same_chunks(struct flw_bed *bed)
+FLW_TEST(ranks_share_contexts_and_have_the_same_chunks)
 {
     static const int32_t contexts[] = {100, 3, 0, 64, 65, 1, 999};
     for (int32_t interleave = 1; interleave <= 16; interleave += 15) {
         int32_t sum = 0;
         for (int32_t rank = 0; rank < 4; rank++) {
-            struct fixture *fixture = make(FALLOW_CHUNK_UNIFORM, 256, 8, 12);
+            struct fixture *fixture = make(bed, FALLOW_CHUNK_UNIFORM, 256, 8, 12);
             fixture->params.dcp_size = 4;
             fixture->params.dcp_rank = rank;
             fixture->params.dcp_interleave = interleave;
-            set(fixture, contexts, 7);
-            check(bed, fixture);
-            compare_host(bed, fixture);
+            check_both(bed, set(fixture, contexts, 7), 0);
             FLW_EXPECT(bed, fixture->count == 7, "rank %d has %lld chunks", rank,
                        (long long)fixture->count);
             for (int i = 0; i < 12; i++) {
                 sum += fixture->want[TOTALS][i];
             }
-            drop(fixture);
         }
         FLW_EXPECT(bed, sum == 1232, "the ranks have %d tokens in all", sum);
     }
 }
 
-static int32_t flags_after(struct flw_bed *bed, struct fixture *fixture)
+FLW_TEST(values_out_of_bounds_are_flagged_and_defined)
 {
-    fixture->params.flags = flw_bed_flags(bed);
-    check(bed, fixture);
-    return flw_bed_read_flags(bed, fixture->params.flags);
-}
-
-static void what_is_out_of_bounds_is_flagged_and_defined(struct flw_bed *bed)
-{
-    for (int mode = 0; mode < 2; mode++) {
-        int32_t contexts[] = {40, 0, 70};
-        struct fixture *fixture = make((fallow_chunk_mode)mode, 32, 4, 5);
-        set(fixture, contexts, 3);
-        FLW_EXPECT(bed, flags_after(bed, fixture) == 0, "flags without a cause");
-        fixture->params.chunk_capacity = 2;
-        FLW_EXPECT(bed, flags_after(bed, fixture) == FALLOW_FLAG_DROPPED, "no DROPPED");
-        fixture->params.chunk_capacity = 5;
-        fixture->params.token_capacity = 20;
-        FLW_EXPECT(bed, flags_after(bed, fixture) == FALLOW_FLAG_CLAMPED, "no CLAMPED");
-        contexts[1] = -6;
-        set(fixture, contexts, 3);
-        fixture->params.token_capacity = 32;
-        FLW_EXPECT(bed, flags_after(bed, fixture) == FALLOW_FLAG_NEGATIVE, "no NEGATIVE");
-        drop(fixture);
+    static const int32_t cases[][4] = {/* chunks, tokens, a context, flags */
+                                       {5, 32, 0, 0},
+                                       {2, 32, 0, FALLOW_FLAG_DROPPED},
+                                       {5, 20, 0, FALLOW_FLAG_CLAMPED},
+                                       {5, 32, -6, FALLOW_FLAG_NEGATIVE}};
+    for (int k = 0; k < 8; k++) {
+        struct fixture *fixture = make(bed, (fallow_chunk_mode)(k / 4), 32, 4, cases[k % 4][0]);
+        fixture->params.token_capacity = cases[k % 4][1];
+        check(bed, set(fixture, (int32_t[]){40, cases[k % 4][2], 70}, 3), cases[k % 4][3]);
     }
 }
 
-static void a_workspace_without_a_page_for_each_plans_nothing(struct flw_bed *bed)
+FLW_TEST(a_workspace_without_a_page_for_each_plans_nothing)
 {
-    static const int32_t contexts[] = {9, 9, 9};
     int64_t count = 0;
-    struct fixture *fixture = make(FALLOW_CHUNK_UNIFORM, 11, 4, 3);
-    set(fixture, contexts, 3);
-    FLW_EXPECT(bed, flags_after(bed, fixture) == FALLOW_FLAG_DROPPED, "no DROPPED");
+    struct fixture *fixture =
+        set(make(bed, FALLOW_CHUNK_UNIFORM, 11, 4, 3), (int32_t[]){9, 9, 9}, 3);
+    check(bed, fixture, FALLOW_FLAG_DROPPED);
     FLW_EXPECT(bed, fixture->want[COUNT][0] == 0 && fixture->want[TOTALS][0] == 0, "chunks");
     FLW_EXPECT(bed,
-               fallow_mla_chunk_count(&fixture->params, contexts, &count, NULL) ==
+               fallow_mla_chunk_count(&fixture->params, fixture->contexts, &count, NULL) ==
                    FALLOW_INVALID_ARGUMENT,
                "the host counts them");
     fixture->params.mode = FALLOW_CHUNK_PACKED;
-    FLW_EXPECT(bed, flags_after(bed, fixture) == 0 && fixture->count == 3, "3 packed");
-    drop(fixture);
+    check(bed, fixture, 0);
+    FLW_EXPECT(bed, fixture->count == 3, "3 packed");
 }
 
-static void the_longest_contexts_do_not_overflow(struct flw_bed *bed)
+FLW_TEST(the_longest_contexts_do_not_overflow)
 {
     static const int32_t contexts[] = {INT32_MAX, INT32_MAX};
     for (int mode = 0; mode < 2; mode++) {
-        struct fixture *fixture = make((fallow_chunk_mode)mode, 1 << 28, 64, 2);
-        int64_t count = 0, most = 0;
-        int32_t cu[6], *buffers[3];
-        set(fixture, contexts, 2);
+        struct fixture *fixture =
+            set(make(bed, (fallow_chunk_mode)mode, 1 << 28, 64, 2), contexts, 2);
         fixture->params.token_capacity = 0;
-        upload(bed, fixture);
-        for (int i = 0; i < 3; i++) {
-            buffers[i] = flw_bed_buffer(bed, "table", sizeof cu);
-        }
-        launch(bed, fixture,
-               (void *[TABLES]){buffers[0], buffers[1], buffers[2], NULL, NULL, NULL, NULL});
-        flw_bed_read(bed, cu, buffers[2], sizeof cu);
+        fixture->call.want_flags = FALLOW_FLAG_DROPPED;
+        flw_call_run(&fixture->call);
+        const int32_t *cu = flw_call_out(&fixture->call, "cu_seqlens");
         FLW_EXPECT(bed, cu[2] == 1 << 28 && cu[5] == 1 << 28, "totals %d, %d", cu[2], cu[5]);
-        FLW_EXPECT(bed,
-                   fallow_mla_chunk_count(&fixture->params, contexts, &count, &most) == FALLOW_OK,
-                   "refused");
-        FLW_EXPECT(bed, count == 16 && most == 1 << 28, "%lld chunks", (long long)count);
-        drop(fixture);
+        check_count(bed, fixture, 16, 1 << 28);
     }
 }
 
-static void a_captured_plan_takes_its_lengths_from_the_device(struct flw_bed *bed)
+FLW_TEST(a_captured_plan_takes_its_lengths_from_the_device)
 {
     static const int32_t steps[][4] = {
         {90, 80, 70, 60}, {3, 0, 0, 1}, {0, 0, 0, 0}, {0, 64, 65, 1}};
     for (int mode = 0; mode < 2; mode++) {
-        struct fixture *fixture = make((fallow_chunk_mode)mode, 64, 8, 8);
-        void *outputs[TABLES], *out[TABLES];
-        set(fixture, steps[0], 4);
-        upload(bed, fixture);
-        struct flw_bed_step step = step_of(bed, fixture);
-        for (int i = 0; i < TABLES; i++) {
-            outputs[i] = flw_bed_buffer(bed, step.names[i], step.buffer_bytes[i]);
-            out[i] = flw_bed_host(step.buffer_bytes[i]);
-        }
-        struct flw_bed_graph *graph = flw_bed_capture(bed, launch, fixture, outputs);
+        struct fixture *fixture = make(bed, (fallow_chunk_mode)mode, 64, 8, 8);
+        flw_call_capture(&set(fixture, steps[0], 4)->call);
         for (int k = 0; k < 4; k++) {
-            set(fixture, steps[k], 4);
-            flw_bed_write(bed, fixture->params.context_lengths, steps[k], 16);
-            flw_bed_replay(bed, graph);
-            for (int i = 0; i < TABLES; i++) {
-                flw_bed_read(bed, out[i], outputs[i], step.buffer_bytes[i]);
-            }
-            expect(fixture);
-            compare(bed, fixture, &step, out);
+            expect(set(fixture, steps[k], 4));
+            flw_call_replay(&fixture->call);
+            compare(fixture);
         }
-        for (int i = 0; i < TABLES; i++) {
-            free(out[i]);
-        }
-        drop(fixture);
     }
 }
 
-static void mistakes_are_refused_by_name(struct flw_bed *bed)
+FLW_TEST(mistakes_are_refused_by_name)
 {
-    fallow_chunk_plan_params good, bad;
-    fallow_kernels *kernels = flw_bed_kernels(bed);
-    fallow_stream stream = flw_bed_stream(bed);
-    int32_t *memory = flw_bed_buffer(bed, "memory", 8192), contexts[4] = {1, 2, 3, 4};
     int64_t count = 0;
-    fallow_chunk_plan_params_init(&good);
-    good.batch = 4;
-    good.chunk_capacity = 2;
-    good.workspace_tokens = 64;
-    good.page_size = 8;
-    good.token_capacity = 64;
-    good.context_lengths = memory;
-    good.starts = memory + 64;
-    good.lengths = memory + 128;
-    good.cu_seqlens = memory + 192;
-    good.token_to_seq = memory + 256;
-#define REFUSED(change, word)                                                                      \
-    bad = good;                                                                                    \
-    change;                                                                                        \
-    FLW_EXPECT_REFUSED(bed, fallow_mla_chunk_plan(kernels, &bad, stream), FALLOW_INVALID_ARGUMENT, \
-                       word)
-    REFUSED(bad.mode = (fallow_chunk_mode)2, "mode");
-    REFUSED(bad.batch = 4097, "batch");
-    REFUSED(bad.chunk_capacity = 0, "chunk_capacity");
-    REFUSED(bad.workspace_tokens = 7, "workspace_tokens");
-    REFUSED(bad.page_size = 0, "page_size");
-    REFUSED(bad.token_capacity = -1, "token_capacity");
-    REFUSED(bad.dcp_size = -1, "dcp_size");
-    REFUSED(bad.dcp_size = 2; bad.dcp_rank = 2, "dcp_rank");
-    REFUSED(bad.dcp_size = 2; bad.mode = FALLOW_CHUNK_PACKED, "dcp_size");
-    REFUSED(bad.dcp_interleave = 65537, "dcp_interleave");
-    REFUSED(bad.counts_every_request = 1; bad.mode = FALLOW_CHUNK_PACKED, "counts_every_request");
-    REFUSED(bad.context_lengths = NULL, "context_lengths is NULL");
-    REFUSED(bad.starts = NULL, "starts is NULL");
-    REFUSED(bad.lengths = NULL, "lengths is NULL");
-    REFUSED(bad.cu_seqlens = NULL, "cu_seqlens is NULL");
-    REFUSED(bad.token_to_seq = NULL, "token_to_seq is NULL");
-    REFUSED(bad.starts = memory, "context_lengths and starts overlap");
-    REFUSED(bad.totals = memory + 193, "cu_seqlens and totals overlap");
-    REFUSED(bad.lengths = (int32_t *)(void *)((char *)memory + 514), "lengths is not aligned");
-#undef REFUSED
-    bad = good;
-    bad.page_size = 0;
+    struct fixture *fixture =
+        set(make(bed, FALLOW_CHUNK_UNIFORM, 64, 8, 2), (int32_t[]){1, 2, 3, 4}, 4);
+    FLW_CALL_REFUSE(&fixture->call, "dcp_size=2 dcp_rank=2: dcp_rank",
+                    "dcp_size=2 mode=1: dcp_size",
+                    "counts_every_request=1 mode=1: counts_every_request",
+                    "totals=@cu_seqlens+4: cu_seqlens and totals overlap");
     FLW_EXPECT(bed,
-               fallow_mla_chunk_count(&bad, contexts, &count, NULL) == FALLOW_INVALID_ARGUMENT &&
-                   fallow_mla_chunk_count(&good, NULL, &count, NULL) == FALLOW_INVALID_ARGUMENT &&
-                   fallow_mla_chunk_count(&good, contexts, NULL, NULL) == FALLOW_INVALID_ARGUMENT,
-               "the host's count");
-}
-
-int main(int argc, char **argv)
-{
-    static const struct flw_bed_test tests[] = {
-        FLW_BED_TEST(the_worked_examples_are_exact),
-        FLW_BED_TEST(deepseek_contexts_take_the_known_number_of_chunks),
-        FLW_BED_TEST(random_contexts_are_exact_in_both_modes),
-        FLW_BED_TEST(the_largest_batch_is_exact),
-        FLW_BED_TEST(ranks_share_contexts_and_have_the_same_chunks),
-        FLW_BED_TEST(what_is_out_of_bounds_is_flagged_and_defined),
-        FLW_BED_TEST(a_workspace_without_a_page_for_each_plans_nothing),
-        FLW_BED_TEST(the_longest_contexts_do_not_overflow),
-        FLW_BED_TEST(a_captured_plan_takes_its_lengths_from_the_device),
-        FLW_BED_TEST(mistakes_are_refused_by_name),
-    };
-    return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
+               fallow_mla_chunk_count(&fixture->params, NULL, &count, NULL) ==
+                       FALLOW_INVALID_ARGUMENT &&
+                   fallow_mla_chunk_count(&fixture->params, fixture->contexts, NULL, NULL) ==
+                       FALLOW_INVALID_ARGUMENT,
+               "the host's count with NULL");
+    fixture->params.page_size = 0;
+    FLW_EXPECT(bed,
+               fallow_mla_chunk_count(&fixture->params, fixture->contexts, &count, NULL) ==
+                   FALLOW_INVALID_ARGUMENT,
+               "the host's count of pages of 0");
 }

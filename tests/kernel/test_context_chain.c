@@ -2,20 +2,18 @@
  *
  * The chain of a latent attention prefill in chunks, on a lease of the ready layout: plan, then
  * for each chunk gather, project (here), join, attend (here), merge in place. The result must
- * equal the attention over all keys at once. */
+ * equal the attention over all keys at once, whatever the arena held before. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/number.h"
 #include "fallow/attention.h"
-#include "fallow/layouts.h"
 #include "fallow/mla.h"
-#include "kernel/bed.h"
+#include "kernel/leased.h"
 
 enum {
     BATCH = 2,
-    TOKENS = 6, /* new ones; the first half belongs to request 0 */
+    MOST_TOKENS = 8, /* new ones; the first half belongs to request 0 */
     HEADS = 2,
     NOPE = 32, /* and values */
     ROPE = 16,
@@ -45,11 +43,12 @@ static const fallow_model model = {.name = "small",
 
 /* The inputs of the attention, on the host and on the device. */
 struct world {
-    int32_t contexts[BATCH];
+    int32_t contexts[BATCH], tokens, longest, capacity; /* of chunks */
+    int64_t chunks;                                     /* that have tokens */
     int32_t table[BATCH * COLUMNS];
     uint16_t cache[BLOCKS * PAGE * ROW];
-    float queries[TOKENS][HEADS][KEY];
-    float own_keys[TOKENS][HEADS][OWN][KEY], own_values[TOKENS][HEADS][OWN][NOPE];
+    float queries[MOST_TOKENS][HEADS][KEY];
+    float own_keys[MOST_TOKENS][HEADS][OWN][KEY], own_values[MOST_TOKENS][HEADS][OWN][NOPE];
     const void *device_contexts, *device_table, *device_cache;
     int32_t width; /* of a head of out: NOPE, padded KEY */
     fallow_chunk_mode mode;
@@ -80,52 +79,37 @@ static double score_of(const float *query, const float *key)
     return score;
 }
 
-static float random_float(struct flw_bed *bed, float size)
+static void draw(struct flw_bed *bed, float *values, size_t count, float size)
 {
-    return ((float)flw_bed_random_below(bed, 2001) / 1000.0f - 1.0f) * size;
+    for (size_t i = 0; i < count; i++) {
+        float value = ((float)flw_bed_random_below(bed, 2001) / 1000.0f - 1.0f) * size;
+        values[i] = flw_bf16_widen(flw_bf16_narrow(value));
+    }
 }
 
-static float random_bf16(struct flw_bed *bed, uint16_t *out_raw)
+/* The cache's blocks are in another order than the pages; unused blocks are NaN. */
+static struct world *make(struct flw_bed *bed, const int32_t contexts[BATCH], int32_t tokens,
+                          int64_t chunks, fallow_chunk_mode mode, bool pads_values)
 {
-    uint16_t raw = flw_bf16_narrow(random_float(bed, 1.0f));
-    if (out_raw != NULL) {
-        *out_raw = raw;
-    }
-    return flw_bf16_widen(raw);
-}
-
-/* The cache's blocks are dealt in another order than the pages; those that nobody has are NaN. */
-static struct world *make(struct flw_bed *bed, int32_t first, int32_t second,
-                          fallow_chunk_mode mode, bool pads_values)
-{
-    struct world *world = calloc(1, sizeof *world);
-    if (world == NULL) {
-        abort();
-    }
+    struct world *world = flw_bed_memory(bed, sizeof *world);
+    int32_t most = contexts[0] > contexts[1] ? contexts[0] : contexts[1];
     world->mode = mode;
     world->width = pads_values ? KEY : NOPE;
-    world->contexts[0] = first;
-    world->contexts[1] = second;
+    world->tokens = tokens;
+    world->chunks = chunks;
+    world->longest = most <= 16 ? 16 : most < LONGEST ? most / PAGE * PAGE + PAGE : LONGEST;
+    world->capacity = (BATCH * world->longest + WORKSPACE - 1) / WORKSPACE;
+    memcpy(world->contexts, contexts, sizeof world->contexts);
     for (size_t i = 0; i < sizeof world->cache / 2; i++) {
-        random_bf16(bed, &world->cache[i]);
+        world->cache[i] = flw_bf16_narrow((float)flw_bed_random_below(bed, 2001) / 1000.0f - 1.0f);
     }
     memset(world->cache, 0xff, sizeof world->cache[0] * 3 * PAGE * ROW);
     for (int i = 0; i < BATCH * COLUMNS; i++) {
         world->table[i] = 3 + i * 37 % (BATCH * COLUMNS); /* 37 is prime to it */
     }
-    for (int t = 0; t < TOKENS * HEADS; t++) {
-        for (int i = 0; i < KEY; i++) {
-            world->queries[t / HEADS][t % HEADS][i] = random_float(bed, 1.2f);
-        }
-        for (int k = 0; k < OWN; k++) {
-            for (int i = 0; i < KEY; i++) {
-                world->own_keys[t / HEADS][t % HEADS][k][i] = random_bf16(bed, NULL);
-            }
-            for (int i = 0; i < NOPE; i++) {
-                world->own_values[t / HEADS][t % HEADS][k][i] = random_bf16(bed, NULL);
-            }
-        }
-    }
+    draw(bed, &world->queries[0][0][0], sizeof world->queries / 4, 1.2f);
+    draw(bed, &world->own_keys[0][0][0][0], sizeof world->own_keys / 4, 1.0f);
+    draw(bed, &world->own_values[0][0][0][0], sizeof world->own_values / 4, 1.0f);
     world->device_contexts =
         flw_bed_upload(bed, "context_lengths", world->contexts, sizeof world->contexts);
     world->device_table = flw_bed_upload(bed, "block_table", world->table, sizeof world->table);
@@ -133,9 +117,9 @@ static struct world *make(struct flw_bed *bed, int32_t first, int32_t second,
     return world;
 }
 
-static int request_of(int token)
+static int request_of(const struct world *world, int token)
 {
-    return token < TOKENS / 2 ? 0 : 1;
+    return token < world->tokens / 2 ? 0 : 1;
 }
 
 /* The stand-in for the projection selects elements of the latent: element i of a head's key and
@@ -145,16 +129,21 @@ static uint16_t projected(const uint16_t *row, int head, int i)
     return row[(i * 5 + head * 11) % LATENT];
 }
 
-/* ---- all keys at once, from the cache */
-
-static void expect(const struct world *world, int token, int head, struct softmax *softmax)
+static void see_own(const struct world *world, int token, int head, struct softmax *softmax)
 {
-    int request = request_of(token);
     *softmax = (struct softmax){.largest = -INFINITY};
     for (int k = 0; k < OWN; k++) {
         see_key(softmax, score_of(world->queries[token][head], world->own_keys[token][head][k]),
                 world->own_values[token][head][k], NOPE);
     }
+}
+
+/* ---- all keys at once, from the cache */
+
+static void expect(const struct world *world, int token, int head, struct softmax *softmax)
+{
+    int request = request_of(world, token);
+    see_own(world, token, head, softmax);
     for (int32_t position = 0; position < world->contexts[request]; position++) {
         int32_t block = world->table[request * COLUMNS + position / PAGE];
         const uint16_t *row = world->cache + (block * PAGE + position % PAGE) * ROW;
@@ -172,33 +161,11 @@ static void expect(const struct world *world, int token, int head, struct softma
 /* ---- the chain */
 
 struct chain {
-    struct flw_bed *bed;
+    const struct flw_leased *run;
     const struct world *world;
-    const fallow_layout *layout;
-    const fallow_lease *lease;
-    int32_t *starts, *lengths, *cu; /* on the device, [CHUNKS, ...] */
-    void *out;
-    float *lse;
-    int chunk;
-    int32_t host_cu[BATCH + 1]; /* of the chunk */
+    const int32_t *starts, *cu; /* of the chunk, on the device */
+    int32_t host_cu[BATCH + 1];
 };
-
-static void *region(struct chain *chain, const char *name)
-{
-    void *address = fallow_lease_region(chain->lease, name);
-    FLW_EXPECT(chain->bed, address != NULL, "no region '%s'", name);
-    return address;
-}
-
-/* Make a region dirty: contents of earlier chunks or steps must have no effect. */
-static void dirty_region(struct chain *chain, const char *name)
-{
-    fallow_region found;
-    size_t index = fallow_layout_find(chain->layout, name);
-    FLW_EXPECT(chain->bed, fallow_layout_region(chain->layout, index, &found, NULL) == FALLOW_OK,
-               "no region '%s'", name);
-    flw_bed_dirty(chain->bed, fallow_lease_region_at(chain->lease, index), found.size_bytes, 0xff);
-}
 
 static void narrow_rows(const struct world *world, const struct softmax *softmax, uint16_t *out)
 {
@@ -208,52 +175,61 @@ static void narrow_rows(const struct world *world, const struct softmax *softmax
 }
 
 /* The new tokens among themselves, into the accumulator pair. */
-static void attend_to_own(struct chain *chain)
+static void attend_to_own(const struct flw_leased *run, const struct world *world)
 {
-    const struct world *world = chain->world;
-    uint16_t out[TOKENS * HEADS * KEY];
-    float lse[HEADS * TOKENS];
-    for (int t = 0; t < TOKENS; t++) {
-        for (int h = 0; h < HEADS; h++) {
-            struct softmax softmax = {.largest = -INFINITY};
-            for (int k = 0; k < OWN; k++) {
-                see_key(&softmax, score_of(world->queries[t][h], world->own_keys[t][h][k]),
-                        world->own_values[t][h][k], NOPE);
-            }
-            narrow_rows(world, &softmax, out + (t * HEADS + h) * world->width);
-            lse[h * TOKENS + t] = (float)(softmax.largest + log(softmax.sum));
-        }
+    uint16_t out[MOST_TOKENS * HEADS * KEY];
+    float lse[HEADS * MOST_TOKENS];
+    size_t rows = (size_t)world->tokens * HEADS;
+    for (int k = 0; k < (int)rows; k++) {
+        struct softmax softmax;
+        see_own(world, k / HEADS, k % HEADS, &softmax);
+        narrow_rows(world, &softmax, out + k * world->width);
+        lse[k % HEADS * world->tokens + k / HEADS] = (float)(softmax.largest + log(softmax.sum));
     }
-    flw_bed_write(chain->bed, chain->out, out, (size_t)(TOKENS * HEADS * world->width) * 2);
-    flw_bed_write(chain->bed, chain->lse, lse, sizeof lse);
+    flw_bed_write(run->bed, flw_leased_claim(run, "out"), out, rows * (size_t)world->width * 2);
+    flw_bed_write(run->bed, flw_leased_claim(run, "lse"), lse, rows * 4);
 }
 
-static void plan(struct chain *chain)
+static void plan(const struct flw_leased *run, const struct world *world)
 {
     fallow_chunk_plan_params params;
+    int64_t counted = 0;
     fallow_chunk_plan_params_init(&params);
-    params.context_lengths = chain->world->device_contexts;
-    params.starts = chain->starts;
-    params.lengths = chain->lengths;
-    params.cu_seqlens = chain->cu;
+    params.context_lengths = world->device_contexts;
+    params.starts = flw_leased_claim(run, "chunk_starts");
+    params.lengths = flw_leased_claim(run, "chunk_seq_lens");
+    params.cu_seqlens = flw_leased_claim(run, "cu_chunk");
     params.batch = BATCH;
-    params.chunk_capacity = CHUNKS;
+    params.chunk_capacity = world->capacity;
     params.workspace_tokens = WORKSPACE;
     params.page_size = PAGE;
-    params.mode = chain->world->mode;
-    FLW_EXPECT_OK(chain->bed, fallow_mla_chunk_plan(flw_bed_kernels(chain->bed), &params,
-                                                    flw_bed_stream(chain->bed)));
+    params.mode = world->mode;
+    FLW_LAUNCH(run->bed, fallow_mla_chunk_plan, &params);
+    FLW_EXPECT(run->bed,
+               fallow_mla_chunk_count(&params, world->contexts, &counted, NULL) == FALLOW_OK &&
+                   counted == world->chunks,
+               "%lld chunks, expected %lld", (long long)counted, (long long)world->chunks);
+    flw_leased_note_all(run, "chunk_starts");
+    flw_leased_note_all(run, "chunk_seq_lens");
+    flw_leased_note_all(run, "cu_chunk");
 }
 
-static void gather(struct chain *chain)
+/* Return the rows of a region up to the chunk's tokens, which must be the same in each run. */
+static const uint16_t *note_rows(const struct chain *chain, const char *name, size_t width)
+{
+    return flw_leased_note(chain->run, name, flw_leased_region(chain->run, name),
+                           (size_t)chain->host_cu[BATCH] * width * 2);
+}
+
+static void gather(const struct chain *chain)
 {
     fallow_gather_kv_params params;
     fallow_gather_kv_params_init(&params);
     params.cache = chain->world->device_cache;
     params.block_table = chain->world->device_table;
-    params.cu_seqlens = chain->cu + chain->chunk * (BATCH + 1);
-    params.starts = chain->starts + chain->chunk * BATCH;
-    params.dst = region(chain, "gathered");
+    params.cu_seqlens = chain->cu;
+    params.starts = chain->starts;
+    params.dst = flw_leased_claim(chain->run, "gathered");
     params.tokens = WORKSPACE;
     params.batch = BATCH;
     params.block_count = BLOCKS;
@@ -261,223 +237,176 @@ static void gather(struct chain *chain)
     params.page_size = PAGE;
     params.width = ROW;
     params.dtype = FALLOW_BF16;
-    FLW_EXPECT_OK(chain->bed, fallow_mla_gather_kv(flw_bed_kernels(chain->bed), &params,
-                                                   flw_bed_stream(chain->bed)));
-    flw_bed_read(chain->bed, chain->host_cu, params.cu_seqlens, sizeof chain->host_cu);
+    FLW_LAUNCH(chain->run->bed, fallow_mla_gather_kv, &params);
 }
 
 /* Fill kv_nope from the latent part of the gathered rows, instead of a product. */
-static void project(struct chain *chain)
+static void project(const struct chain *chain)
 {
-    uint16_t gathered[WORKSPACE * ROW], kv[WORKSPACE * HEADS * 2 * NOPE];
-    size_t tokens = (size_t)chain->host_cu[BATCH];
-    flw_bed_read(chain->bed, gathered, region(chain, "gathered"), tokens * ROW * 2);
-    for (size_t k = 0; k < tokens * HEADS * 2 * NOPE; k++) {
-        size_t row = k / (HEADS * 2 * NOPE);
-        int head = (int)(k / (2 * NOPE) % HEADS);
-        kv[k] = projected(gathered + row * ROW, head, (int)(k % (2 * NOPE)));
+    const uint16_t *gathered = note_rows(chain, "gathered", ROW);
+    uint16_t kv[WORKSPACE * HEADS * 2 * NOPE];
+    size_t count = (size_t)chain->host_cu[BATCH] * HEADS * 2 * NOPE;
+    for (size_t k = 0; k < count; k++) {
+        kv[k] = projected(gathered + k / (HEADS * 2 * NOPE) * ROW, (int)(k / (2 * NOPE) % HEADS),
+                          (int)(k % (2 * NOPE)));
     }
-    flw_bed_write(chain->bed, region(chain, "kv_nope"), kv, tokens * HEADS * 2 * NOPE * 2);
+    flw_bed_write(chain->run->bed, flw_leased_claim(chain->run, "kv_nope"), kv, count * 2);
 }
 
-static void join(struct chain *chain)
+static void join(const struct chain *chain)
 {
     fallow_concat_kv_params params;
     bool pads_values = chain->world->width == KEY;
     fallow_concat_kv_params_init(&params);
-    params.kv = region(chain, "kv_nope");
-    params.k_rope = (const uint16_t *)region(chain, "gathered") + LATENT; /* in the gathered rows */
+    params.kv = flw_leased_region(chain->run, "kv_nope");
+    params.k_rope = (const uint16_t *)flw_leased_region(chain->run, "gathered") + LATENT;
     params.rope_stride = ROW;
-    params.token_count = chain->cu + chain->chunk * (BATCH + 1) + BATCH;
-    params.k = region(chain, "k");
-    params.v = pads_values ? region(chain, "v_padded") : NULL;
+    params.token_count = chain->cu + BATCH;
+    params.k = flw_leased_claim(chain->run, "k");
+    params.v = pads_values ? flw_leased_claim(chain->run, "v_padded") : NULL;
     params.v_columns = pads_values ? KEY : 0;
     params.tokens = WORKSPACE;
     params.heads = HEADS;
     params.nope_width = params.v_width = NOPE;
     params.rope_width = ROPE;
     params.dtype = FALLOW_BF16;
-    FLW_EXPECT_OK(chain->bed, fallow_mla_concat_kv(flw_bed_kernels(chain->bed), &params,
-                                                   flw_bed_stream(chain->bed)));
+    FLW_LAUNCH(chain->run->bed, fallow_mla_concat_kv, &params);
 }
 
 /* Attend to the chunk: keys from k, values padded or as projected. A row without keys is not
  * written, as in backends; the LSE marks it. */
-static void attend(struct chain *chain)
+static void attend(const struct chain *chain)
 {
     const struct world *world = chain->world;
-    uint16_t keys[WORKSPACE * HEADS * KEY], values[WORKSPACE * HEADS * 2 * NOPE];
     bool pads_values = world->width == KEY;
-    size_t tokens = (size_t)chain->host_cu[BATCH];
-    size_t value_stride = pads_values ? KEY : 2 * NOPE, value_at = pads_values ? 0 : NOPE;
-    float lse[HEADS * TOKENS];
-    uint16_t *out = region(chain, "chunk_out");
-    flw_bed_read(chain->bed, keys, region(chain, "k"), tokens * HEADS * KEY * 2);
-    flw_bed_read(chain->bed, values, region(chain, pads_values ? "v_padded" : "kv_nope"),
-                 tokens * HEADS * value_stride * 2);
-    for (int t = 0; t < TOKENS; t++) {
-        for (int h = 0; h < HEADS; h++) {
-            struct softmax softmax = {.largest = -INFINITY};
-            int request = request_of(t);
-            for (int row = chain->host_cu[request]; row < chain->host_cu[request + 1]; row++) {
-                size_t at = (size_t)(row * HEADS + h);
-                float key[KEY], value[KEY] = {0};
-                for (int i = 0; i < KEY; i++) {
-                    key[i] = flw_bf16_widen(keys[at * KEY + (size_t)i]);
-                }
-                for (int i = 0; i < world->width; i++) {
-                    value[i] = flw_bf16_widen(values[at * value_stride + value_at + (size_t)i]);
-                    FLW_EXPECT(chain->bed, i < NOPE || value[i] == 0.0f, "pad column %d", i);
-                }
-                see_key(&softmax, score_of(world->queries[t][h], key), value, world->width);
+    size_t stride = pads_values ? KEY : 2 * NOPE, first = pads_values ? 0 : NOPE;
+    const uint16_t *keys = note_rows(chain, "k", HEADS * KEY);
+    const uint16_t *values = note_rows(chain, pads_values ? "v_padded" : "kv_nope", HEADS * stride);
+    float lse[HEADS * MOST_TOKENS];
+    uint16_t *out = flw_leased_claim(chain->run, "chunk_out");
+    for (int k = 0; k < world->tokens * HEADS; k++) {
+        struct softmax softmax = {.largest = -INFINITY};
+        int t = k / HEADS, h = k % HEADS, request = request_of(world, t);
+        for (int row = chain->host_cu[request]; row < chain->host_cu[request + 1]; row++) {
+            size_t at = (size_t)(row * HEADS + h);
+            float key[KEY], value[KEY] = {0};
+            for (int i = 0; i < KEY; i++) {
+                key[i] = flw_bf16_widen(keys[at * KEY + (size_t)i]);
             }
-            lse[h * TOKENS + t] = (float)(softmax.largest + log(softmax.sum));
-            if (softmax.sum > 0) {
-                uint16_t row[KEY];
-                narrow_rows(world, &softmax, row);
-                flw_bed_write(chain->bed, out + (t * HEADS + h) * world->width, row,
-                              (size_t)world->width * 2);
-            } else {
-                lse[h * TOKENS + t] = -INFINITY;
+            for (int i = 0; i < world->width; i++) {
+                value[i] = flw_bf16_widen(values[at * stride + first + (size_t)i]);
+                FLW_EXPECT(chain->run->bed, i < NOPE || value[i] == 0.0f, "pad column %d", i);
             }
+            see_key(&softmax, score_of(world->queries[t][h], key), value, world->width);
+        }
+        lse[h * world->tokens + t] =
+            softmax.sum > 0 ? (float)(softmax.largest + log(softmax.sum)) : -INFINITY;
+        if (softmax.sum > 0) {
+            uint16_t row[KEY];
+            narrow_rows(world, &softmax, row);
+            flw_bed_write(chain->run->bed, out + k * world->width, row, (size_t)world->width * 2);
         }
     }
-    flw_bed_write(chain->bed, region(chain, "chunk_lse"), lse, sizeof lse);
+    flw_bed_write(chain->run->bed, flw_leased_claim(chain->run, "chunk_lse"), lse,
+                  (size_t)(world->tokens * HEADS) * 4);
 }
 
-static void merge(struct chain *chain)
+static void merge(const struct chain *chain)
 {
     fallow_merge_states_params params;
     fallow_merge_states_params_init(&params);
-    params.a = params.out = chain->out;
-    params.a_lse = params.out_lse = chain->lse;
-    params.b = region(chain, "chunk_out");
-    params.b_lse = region(chain, "chunk_lse");
-    params.tokens = TOKENS;
+    params.a = params.out = flw_leased_region(chain->run, "out");
+    params.a_lse = params.out_lse = flw_leased_region(chain->run, "lse");
+    params.b = flw_leased_region(chain->run, "chunk_out");
+    params.b_lse = flw_leased_region(chain->run, "chunk_lse");
+    params.tokens = chain->world->tokens;
     params.heads = HEADS;
     params.width = chain->world->width;
     params.dtype = params.out_dtype = FALLOW_BF16;
-    FLW_EXPECT_OK(chain->bed, fallow_attention_merge_states(flw_bed_kernels(chain->bed), &params,
-                                                            flw_bed_stream(chain->bed)));
-}
-
-static void run_chunk(struct chain *chain)
-{
-    static const char *const names[] = {"gathered", "kv_nope", "k", "chunk_out", "chunk_lse"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        dirty_region(chain, names[i]);
-    }
-    if (chain->world->width == KEY) {
-        dirty_region(chain, "v_padded");
-    }
-    gather(chain);
-    project(chain);
-    join(chain);
-    attend(chain);
-    merge(chain);
+    FLW_LAUNCH(chain->run->bed, fallow_attention_merge_states, &params);
 }
 
 /* Each merge rounds to BF16 once. */
-static void compare(struct chain *chain, int64_t chunks)
+static void compare(const struct flw_leased *run, const struct world *world)
 {
-    const struct world *world = chain->world;
-    uint16_t out[TOKENS * HEADS * KEY];
-    float lse[HEADS * TOKENS];
-    double error = (double)(chunks + 2) * 0x1p-9;
-    flw_bed_read(chain->bed, out, chain->out, (size_t)(TOKENS * HEADS * world->width) * 2);
-    flw_bed_read(chain->bed, lse, chain->lse, sizeof lse);
-    for (int row = 0; row < TOKENS * HEADS; row++) {
+    const uint16_t *out = flw_leased_note_all(run, "out");
+    const float *lse = flw_leased_note_all(run, "lse");
+    double error = (double)(world->chunks + 2) * 0x1p-9;
+    for (int row = 0; row < world->tokens * HEADS; row++) {
         int t = row / HEADS, h = row % HEADS;
         struct softmax want;
         expect(world, t, h, &want);
-        double want_lse = want.largest + log(want.sum), got_lse = (double)lse[h * TOKENS + t];
-        FLW_EXPECT(chain->bed, fabs(got_lse - want_lse) < 1e-4, "LSE of %d, %d: %g, not %g", t, h,
+        double want_lse = want.largest + log(want.sum);
+        double got_lse = (double)lse[h * world->tokens + t];
+        FLW_EXPECT(run->bed, fabs(got_lse - want_lse) < 1e-4, "LSE of %d, %d: %g, not %g", t, h,
                    got_lse, want_lse);
         for (int i = 0; i < world->width; i++) {
             double value = i < NOPE ? want.out[i] / want.sum : 0;
             double got = (double)flw_bf16_widen(out[row * world->width + i]);
-            FLW_EXPECT(chain->bed, fabs(got - value) <= error, "token %d, head %d, %d: %g, not %g",
-                       t, h, i, got, value);
+            FLW_EXPECT(run->bed, fabs(got - value) <= error, "token %d, head %d, %d: %g, not %g", t,
+                       h, i, got, value);
         }
     }
 }
 
-static void run_chain(struct flw_bed *bed, fallow_arena *arena, const fallow_layout *layout,
-                      const struct world *world, int64_t chunks)
+/* All chunks that there is room for, the empty ones too. */
+static void run_prefill(struct flw_leased *run)
 {
-    static const char *const tables[] = {"out", "lse", "chunk_starts", "chunk_seq_lens",
-                                         "cu_chunk"};
-    fallow_lease *lease = NULL;
-    int64_t counted = 0;
-    fallow_chunk_plan_params params;
-    fallow_chunk_plan_params_init(&params);
-    params.batch = BATCH;
-    params.workspace_tokens = WORKSPACE;
-    params.page_size = PAGE;
-    params.mode = world->mode;
-    FLW_EXPECT(bed,
-               fallow_mla_chunk_count(&params, world->contexts, &counted, NULL) == FALLOW_OK &&
-                   counted == chunks,
-               "%lld chunks, expected %lld", (long long)counted, (long long)chunks);
-    FLW_EXPECT_OK(bed, fallow_lease_begin(arena, layout, flw_bed_stream(bed), &lease));
-    struct chain chain = {.bed = bed, .world = world, .layout = layout, .lease = lease};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        dirty_region(&chain, tables[i]);
+    const struct world *world = run->inputs;
+    attend_to_own(run, world);
+    plan(run, world);
+    for (int i = 0; i < world->capacity; i++) {
+        struct chain chain = {.run = run, .world = world};
+        chain.starts = (const int32_t *)flw_leased_region(run, "chunk_starts") + i * BATCH;
+        chain.cu = (const int32_t *)flw_leased_region(run, "cu_chunk") + i * (BATCH + 1);
+        flw_bed_read(run->bed, chain.host_cu, chain.cu, sizeof chain.host_cu);
+        gather(&chain);
+        project(&chain);
+        join(&chain);
+        attend(&chain);
+        merge(&chain);
     }
-    chain.out = region(&chain, "out");
-    chain.lse = region(&chain, "lse");
-    chain.starts = region(&chain, "chunk_starts");
-    chain.lengths = region(&chain, "chunk_seq_lens");
-    chain.cu = region(&chain, "cu_chunk");
-    attend_to_own(&chain);
-    plan(&chain);
-    for (chain.chunk = 0; chain.chunk < counted; chain.chunk++) {
-        run_chunk(&chain);
-    }
-    compare(&chain, counted);
-    FLW_EXPECT_OK(bed, fallow_lease_end(lease, flw_bed_stream(bed)));
+    compare(run, world);
 }
 
-/* Run steps of several lengths one after the other on one arena, each over the
- * previous contents. */
-static void chunks_merged_in_place_are_attention_over_all_keys(struct flw_bed *bed)
+static struct flw_leased_step step_of(struct world *world)
+{
+    struct flw_leased_step step = {
+        .make = fallow_layout_mla_prefill, .model = &model, .inputs = world, .run = run_prefill};
+    fallow_step_init(&step.sizes);
+    step.sizes.batch = BATCH;
+    step.sizes.tokens = (uint64_t)world->tokens;
+    step.sizes.context = (uint64_t)world->longest;
+    step.sizes.page_size = PAGE;
+    step.sizes.chunk = WORKSPACE;
+    step.sizes.pads_values = world->width == KEY;
+    return step;
+}
+
+/* Each step runs over memory of several kinds, and after a larger and a smaller one. */
+FLW_TEST(chunks_merged_in_place_are_attention_over_all_keys)
 {
     static const struct {
-        int32_t contexts[BATCH];
+        int32_t contexts[BATCH], tokens;
         int64_t uniform, packed; /* chunks */
-    } steps[] = {{{256, 256}, 16, 16}, {{256, 99}, 16, 12}, {{1, 0}, 1, 1},
-                 {{0, 7}, 1, 1},       {{130, 3}, 9, 5},    {{0, 0}, 0, 0}};
-    for (int pads = 0; pads < 2; pads++) {
-        fallow_arena_config config;
-        fallow_arena *arena = NULL;
-        fallow_layout *layout = NULL;
-        fallow_step step;
-        fallow_step_init(&step);
-        step.batch = BATCH;
-        step.tokens = TOKENS;
-        step.context = LONGEST;
-        step.page_size = PAGE;
-        step.chunk = WORKSPACE;
-        step.pads_values = (uint8_t)pads;
-        fallow_arena_config_init(&config);
-        FLW_EXPECT_OK(bed, fallow_layout_mla_prefill(&model, &step, &layout));
-        FLW_EXPECT_OK(bed, fallow_arena_create(flw_bed_pool(bed), &config, &arena));
-        for (int k = 0; k < 12; k++) {
-            bool is_packed = k % 2 == 1;
-            struct world *world =
-                make(bed, steps[k / 2].contexts[0], steps[k / 2].contexts[1],
-                     is_packed ? FALLOW_CHUNK_PACKED : FALLOW_CHUNK_UNIFORM, pads == 1);
-            run_chain(bed, arena, layout, world,
-                      is_packed ? steps[k / 2].packed : steps[k / 2].uniform);
-            free(world);
+    } steps[] = {{{99, 70}, 6, 7, 6}, {{256, 256}, 8, 16, 16}, {{1, 0}, 2, 1, 1},
+                 {{0, 7}, 6, 1, 1},   {{130, 3}, 6, 9, 5},     {{0, 0}, 4, 0, 0}};
+    for (int k = 0; k < 8; k++) {
+        struct flw_leased_step all[3];
+        bool is_packed = (k & 1) != 0;
+        for (int s = 0; s < 3; s++) {
+            int at = (k & 4) / 4 * 3 + s;
+            all[s] =
+                step_of(make(bed, steps[at].contexts, steps[at].tokens,
+                             is_packed ? steps[at].packed : steps[at].uniform,
+                             is_packed ? FALLOW_CHUNK_PACKED : FALLOW_CHUNK_UNIFORM, (k & 2) != 0));
         }
-        fallow_arena_destroy(arena);
-        fallow_layout_destroy(layout);
+        flw_leased_prove(bed, &all[0], &all[1], &all[2], NULL);
     }
 }
 
 /* 1,024 new tokens, 128 heads of 128: outputs of one merge, and live outputs of 16 merges. */
-static void sixteen_chunks_keep_one_pair_of_merge_destinations(struct flw_bed *bed)
+FLW_TEST(sixteen_chunks_keep_one_pair_of_merge_destinations)
 {
     enum {
         OUT_BYTES = 1024 * 128 * 128 * 2,
@@ -518,13 +447,4 @@ static void sixteen_chunks_keep_one_pair_of_merge_destinations(struct flw_bed *b
     FLW_EXPECT(bed, fallow_layout_bytes(layout) == 511180800, "without reuse: %zu bytes",
                fallow_layout_bytes(layout));
     fallow_layout_destroy(layout);
-}
-
-int main(int argc, char **argv)
-{
-    static const struct flw_bed_test tests[] = {
-        FLW_BED_TEST(chunks_merged_in_place_are_attention_over_all_keys),
-        FLW_BED_TEST(sixteen_chunks_keep_one_pair_of_merge_destinations),
-    };
-    return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

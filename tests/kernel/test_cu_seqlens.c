@@ -1,32 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
-#include <string.h>
-
 #include "fallow/attention.h"
-#include "kernel/bed.h"
+#include "kernel/call.h"
 
-#define MOST 65536
+FLW_MODULE(cu_seqlens, fallow_attention_cu_seqlens, fallow_cu_seqlens, FLW_IN(lengths),
+           FLW_IN_MAYBE(delta), FLW_IN_MAYBE(valid_count), FLW_OUT_OVER(cu_seqlens, " lengths "),
+           FLW_OUT_MAYBE(total), FLW_OUT_MAYBE(max_length), FLW_OUT_MAYBE(flags),
+           FLW_COUNT(batch, 0, 65536), FLW_COUNT(rows, 0, 65535), FLW_COUNT(round_to, 0, INT32_MAX),
+           FLW_FLAG(exclusive), FLW_DTYPE(lengths_dtype, FLW_INTEGERS),
+           FLW_DTYPE(cu_dtype, FLW_INTEGERS))
 
-/* Parameters of a call on the host, and the buffers on the device. */
 struct fixture {
+    struct flw_call call;
     fallow_cu_seqlens_params params;
     int64_t *lengths; /* [rows, batch] */
     int32_t delta, valid;
-    int64_t *cu; /* the expected offsets, [rows, width] */
-    int64_t total[8], longest[8];
-    size_t width;
 };
 
+static struct fixture *make(struct flw_bed *bed, int32_t batch, int32_t rows, int64_t longest)
+{
+    struct fixture *fixture = flw_bed_memory(bed, sizeof *fixture);
+    struct flw_call *call = &fixture->call;
+    flw_call_init(bed, call, cu_seqlens(), &fixture->params);
+    fixture->params.batch = batch;
+    fixture->params.rows = rows;
+    fixture->params.round_to = 1;
+    fixture->valid = batch;
+    fixture->lengths = flw_call_draw_typed(call, "lengths", (size_t)batch * (size_t)rows,
+                                           &fixture->params.lengths_dtype, longest + 1);
+    flw_call_bind(call, "delta", &fixture->delta, 1, 4);
+    flw_call_bind(call, "valid_count", &fixture->valid, 1, 4);
+    return fixture;
+}
+
+static void expect_at(struct fixture *fixture, const char *name, int64_t i, fallow_dtype dtype,
+                      int64_t want)
+{
+    size_t each = fallow_dtype_bytes(dtype);
+    int64_t largest = dtype == FALLOW_I32 ? INT32_MAX : INT64_MAX, got = 0;
+    memcpy(&got, (char *)flw_call_out(&fixture->call, name) + (size_t)i * each, each);
+    FLW_EXPECT(fixture->call.bed, got == (want < largest ? want : largest),
+               "%s[%lld] of batch %d is %lld, expected %lld", name, (long long)i,
+               fixture->params.batch, (long long)got, (long long)want);
+}
+
 /* An independent oracle: sums from scratch for every element. */
-static void expect(struct fixture *fixture)
+static void compare(struct fixture *fixture)
 {
     const fallow_cu_seqlens_params *params = &fixture->params;
-    int64_t largest = params->cu_dtype == FALLOW_I32 ? INT32_MAX : INT64_MAX;
+    int64_t width = params->batch + (params->exclusive ? 0 : 1);
     for (int64_t row = 0; row < params->rows; row++) {
         int64_t sum = 0, longest = 0;
         for (int64_t i = 0; i <= params->batch; i++) {
-            if (i < (int64_t)fixture->width) {
-                fixture->cu[row * (int64_t)fixture->width + i] = sum < largest ? sum : largest;
+            if (i < width) {
+                expect_at(fixture, "cu_seqlens", row * width + i, params->cu_dtype, sum);
             }
             int64_t s = 0;
             if (i < params->batch && i < fixture->valid) {
@@ -39,268 +65,98 @@ static void expect(struct fixture *fixture)
             }
             sum += s;
         }
-        fixture->total[row] = sum < largest ? sum : largest;
-        fixture->longest[row] = longest < INT32_MAX ? longest : INT32_MAX;
+        expect_at(fixture, "total", row, params->cu_dtype, sum);
+        expect_at(fixture, "max_length", row, FALLOW_I32, longest);
     }
 }
 
-static void make(struct flw_bed *bed, struct fixture *fixture, int32_t batch, int32_t rows,
-                 int64_t longest)
-{
-    fallow_cu_seqlens_params_init(&fixture->params);
-    fixture->params.batch = batch;
-    fixture->params.rows = rows;
-    fixture->params.round_to = 1;
-    fixture->valid = batch;
-    fixture->width = (size_t)batch + 1;
-    fixture->lengths = flw_bed_host((size_t)batch * (size_t)rows * 8);
-    fixture->cu = flw_bed_host(((size_t)batch + 1) * (size_t)rows * 8);
-    for (int64_t i = 0; i < (int64_t)batch * rows; i++) {
-        fixture->lengths[i] = flw_bed_random_below(bed, longest + 1);
-    }
-}
-
-static void drop(struct fixture *fixture)
-{
-    free(fixture->lengths);
-    free(fixture->cu);
-}
-
-static int64_t int_at(const void *base, size_t i, fallow_dtype dtype)
-{
-    int64_t wide;
-    int32_t narrow;
-    if (dtype == FALLOW_I32) {
-        memcpy(&narrow, (const char *)base + i * 4, 4);
-        return narrow;
-    }
-    memcpy(&wide, (const char *)base + i * 8, 8);
-    return wide;
-}
-
-static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
-{
-    fallow_cu_seqlens_params *params = &fixture->params;
-    params->lengths =
-        flw_bed_upload_ints(bed, "lengths", fixture->lengths,
-                            (size_t)params->batch * (size_t)params->rows, params->lengths_dtype);
-    params->delta = flw_bed_upload(bed, "delta", &fixture->delta, 4);
-    params->valid_count = flw_bed_upload(bed, "valid_count", &fixture->valid, 4);
-}
-
-static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
-{
-    fallow_cu_seqlens_params params = ((struct fixture *)inputs)->params;
-    params.cu_seqlens = outputs[0];
-    params.total = outputs[1];
-    params.max_length = outputs[2];
-    FLW_EXPECT_OK(bed,
-                  fallow_attention_cu_seqlens(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
-}
-
-static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
-{
-    fallow_workspace_need need = {.struct_size = sizeof need};
-    struct flw_bed_step step = {.inputs = fixture, .launch = launch};
-    flw_bed_declare(bed, &step, fallow_attention_cu_seqlens_query(&fixture->params, &need), &need);
-    return step;
-}
-
-/* Prove a case, and compare with the oracle. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
-    struct fixture larger, smaller;
-    fallow_dtype dtype = fixture->params.cu_dtype;
-    size_t rows = (size_t)fixture->params.rows, count = fixture->width * rows;
-    void *out[] = {flw_bed_host(count * 8), flw_bed_host(rows * 8), flw_bed_host(rows * 4)};
-    make(bed, &larger, fixture->params.batch + 9, fixture->params.rows + 1, 1000);
-    make(bed, &smaller, fixture->params.batch / 2, 1, 1000);
-    larger.params.cu_dtype = smaller.params.cu_dtype = dtype;
-    give_inputs(bed, fixture);
-    give_inputs(bed, &larger);
-    give_inputs(bed, &smaller);
-    struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, &larger),
-                        after = step_of(bed, &smaller);
-    flw_bed_prove(bed, &step, &before, &after, out);
-    expect(fixture);
-    for (size_t i = 0; i < count; i++) {
-        FLW_EXPECT(bed, int_at(out[0], i, dtype) == fixture->cu[i],
-                   "cu_seqlens[%zu] of batch %d is %lld, expected %lld", i, fixture->params.batch,
-                   (long long)int_at(out[0], i, dtype), (long long)fixture->cu[i]);
-    }
-    for (size_t row = 0; row < rows; row++) {
-        FLW_EXPECT(bed, int_at(out[1], row, dtype) == fixture->total[row], "total of row %zu", row);
-        FLW_EXPECT(bed, int_at(out[2], row, FALLOW_I32) == fixture->longest[row],
-                   "max_length of row %zu", row);
-    }
-    for (int i = 0; i < 3; i++) {
-        free(out[i]);
-    }
-    drop(&larger);
-    drop(&smaller);
+    flw_call_prove(&fixture->call);
+    compare(fixture);
 }
 
-static void sums_are_exact_for_every_batch(struct flw_bed *bed)
+FLW_TEST(sums_are_exact_for_every_batch)
 {
-    static const int32_t batches[] = {0, 1, 2, 7, 8, 64, 256, 512, 4095, 4096, 4097};
+    static const int32_t batches[] = {0, 1, 2, 7, 8, 64, 256, 512, 4095, 4096, 4097, 65536};
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
-        struct fixture fixture = {.delta = 0};
-        make(bed, &fixture, batches[i], 1, 131072);
-        check(bed, &fixture);
-        drop(&fixture);
+        check(bed, make(bed, batches[i], 1, batches[i] < 5000 ? 131072 : 30000));
     }
 }
 
-static void the_largest_batch_is_exact(struct flw_bed *bed)
-{
-    struct fixture fixture = {.delta = 0};
-    make(bed, &fixture, MOST - 9, 1, 30000); /* the larger step of the proof has 9 more */
-    check(bed, &fixture);
-    drop(&fixture);
-}
-
-static void the_tail_is_flat_and_delta_counts_for_valid_rows_only(struct flw_bed *bed)
+FLW_TEST(the_tail_is_flat_and_delta_counts_for_valid_rows_only)
 {
     for (int32_t valid = -1; valid <= 9; valid++) {
-        struct fixture fixture = {.delta = 0};
-        make(bed, &fixture, 8, 3, 50);
-        fixture.delta = 5;
-        fixture.valid = valid;
-        fixture.params.round_to = valid % 2 == 0 ? 128 : 1;
-        check(bed, &fixture);
-        drop(&fixture);
+        struct fixture *fixture = make(bed, 8, 3, 50);
+        fixture->delta = 5;
+        fixture->valid = valid;
+        fixture->params.round_to = valid % 2 == 0 ? 128 : 1;
+        check(bed, fixture);
     }
 }
 
-static void types_forms_and_rows_agree(struct flw_bed *bed)
+FLW_TEST(types_forms_and_rows_agree)
 {
     for (int bits = 0; bits < 8; bits++) {
-        struct fixture fixture = {.delta = 0};
-        make(bed, &fixture, 100, 4, 70000);
-        fixture.delta = -3;
-        fixture.params.lengths_dtype = (bits & 1) != 0 ? FALLOW_I64 : FALLOW_I32;
-        fixture.params.cu_dtype = (bits & 2) != 0 ? FALLOW_I64 : FALLOW_I32;
-        fixture.params.exclusive = (bits & 4) != 0;
-        fixture.width -= fixture.params.exclusive;
-        check(bed, &fixture);
-        drop(&fixture);
+        struct fixture *fixture = make(bed, 100, 4, 70000);
+        for (int i = 0; i < 400; i++) {
+            fixture->lengths[i] += 3; /* none is negative with delta */
+        }
+        fixture->delta = -3;
+        fixture->params.lengths_dtype = (bits & 1) != 0 ? FALLOW_I64 : FALLOW_I32;
+        fixture->params.cu_dtype = (bits & 2) != 0 ? FALLOW_I64 : FALLOW_I32;
+        fixture->params.exclusive = (bits & 4) != 0;
+        check(bed, fixture);
     }
 }
 
-static int32_t flags_after(struct flw_bed *bed, struct fixture *fixture)
+FLW_TEST(values_out_of_bounds_are_flagged_and_defined)
 {
-    fixture->params.flags = flw_bed_flags(bed);
+    struct fixture *fixture = make(bed, 4, 1, 10);
     check(bed, fixture);
-    return flw_bed_read_flags(bed, fixture->params.flags);
+    fixture->lengths[2] = -7;
+    fixture->call.want_flags = FALLOW_FLAG_NEGATIVE;
+    check(bed, fixture);
+    fixture->lengths[1] = fixture->lengths[2] = 2000000000;
+    fixture->call.want_flags = FALLOW_FLAG_OVERFLOW;
+    check(bed, fixture);
 }
 
-static void what_is_out_of_bounds_is_flagged_and_defined(struct flw_bed *bed)
+FLW_TEST(lengths_may_be_where_the_sums_are)
 {
-    struct fixture fixture = {.delta = 0};
-    make(bed, &fixture, 4, 1, 10);
-    FLW_EXPECT(bed, flags_after(bed, &fixture) == 0, "flags without a cause");
-    fixture.lengths[2] = -7;
-    FLW_EXPECT(bed, flags_after(bed, &fixture) == FALLOW_FLAG_NEGATIVE, "no NEGATIVE");
-    fixture.lengths[1] = fixture.lengths[2] = 2000000000;
-    FLW_EXPECT(bed, flags_after(bed, &fixture) == FALLOW_FLAG_OVERFLOW, "no OVERFLOW");
-    drop(&fixture);
-}
-
-static void lengths_may_lie_where_the_sums_do(struct flw_bed *bed)
-{
-    struct fixture fixture = {.delta = 0};
-    make(bed, &fixture, 1000, 1, 500);
-    int32_t sums[1001], *buffer = flw_bed_buffer(bed, "lengths and sums", sizeof sums);
+    struct fixture *fixture = make(bed, 1000, 1, 500);
+    int32_t *sums = flw_bed_memory(bed, 4004);
+    (void)flw_call_need(&fixture->call);
+    flw_call_give(&fixture->call);
+    void *buffer = flw_bed_buffer(bed, "lengths and sums", 4004);
+    flw_bed_write_ints(bed, buffer, fixture->lengths, 1000, FALLOW_I32);
+    fixture->params.lengths = buffer;
+    flw_call_launch(&fixture->call, (void *[]){buffer, NULL, NULL});
+    flw_bed_read(bed, sums, buffer, 4004);
+    int64_t sum = 0;
     for (int i = 0; i < 1000; i++) {
-        sums[i] = (int32_t)fixture.lengths[i];
+        sum += fixture->lengths[i];
+        FLW_EXPECT(bed, sums[i + 1] == sum && sums[0] == 0, "element %d", i + 1);
     }
-    flw_bed_write(bed, buffer, sums, 4000);
-    fixture.params.lengths = buffer;
-    fixture.params.cu_seqlens = buffer;
-    FLW_EXPECT_OK(bed, fallow_attention_cu_seqlens(flw_bed_kernels(bed), &fixture.params,
-                                                   flw_bed_stream(bed)));
-    flw_bed_read(bed, sums, buffer, sizeof sums);
-    expect(&fixture);
-    for (int i = 0; i <= 1000; i++) {
-        FLW_EXPECT(bed, sums[i] == fixture.cu[i], "element %d", i);
-    }
-    drop(&fixture);
 }
 
-static void a_graph_takes_count_delta_and_lengths_from_the_device(struct flw_bed *bed)
+FLW_TEST(a_graph_takes_count_delta_and_lengths_from_the_device)
 {
-    struct fixture fixture = {.delta = 0};
-    make(bed, &fixture, 512, 1, 131072);
-    give_inputs(bed, &fixture);
-    void *outputs[] = {flw_bed_buffer(bed, "cu_seqlens", 513 * 4), flw_bed_buffer(bed, "total", 4),
-                       flw_bed_buffer(bed, "max_length", 4)};
-    struct flw_bed_graph *graph = flw_bed_capture(bed, launch, &fixture, outputs);
-    for (int32_t valid = 512; valid >= 0; valid -= 128) {
-        int32_t lengths[512], cu[513], longest;
+    struct fixture *fixture = make(bed, 512, 1, 131072);
+    flw_call_capture(&fixture->call);
+    for (fixture->valid = 512; fixture->valid >= 0; fixture->valid -= 128) {
         for (int i = 0; i < 512; i++) {
-            lengths[i] = (int32_t)(fixture.lengths[i] = flw_bed_random_below(bed, 100 + valid));
+            fixture->lengths[i] = flw_bed_random_below(bed, 100 + fixture->valid);
         }
-        fixture.valid = valid;
-        fixture.delta = valid % 256 == 0 ? 1 : 0;
-        flw_bed_write(bed, fixture.params.lengths, lengths, sizeof lengths);
-        flw_bed_write(bed, fixture.params.valid_count, &fixture.valid, 4);
-        flw_bed_write(bed, fixture.params.delta, &fixture.delta, 4);
-        flw_bed_replay(bed, graph);
-        flw_bed_read(bed, cu, outputs[0], sizeof cu);
-        flw_bed_read(bed, &longest, outputs[2], 4);
-        expect(&fixture);
-        for (int i = 0; i <= 512; i++) {
-            FLW_EXPECT(bed, cu[i] == fixture.cu[i], "cu_seqlens[%d] of %d valid", i, valid);
-        }
-        FLW_EXPECT(bed, longest == fixture.longest[0], "max_length of %d valid", valid);
+        fixture->delta = fixture->valid % 256 == 0 ? 1 : 0;
+        flw_call_replay(&fixture->call);
+        compare(fixture);
     }
-    drop(&fixture);
 }
 
-static void mistakes_are_refused_by_name(struct flw_bed *bed)
+FLW_TEST(mistakes_are_refused_by_name)
 {
-    fallow_cu_seqlens_params good, bad;
-    fallow_kernels *kernels = flw_bed_kernels(bed);
-    fallow_stream stream = flw_bed_stream(bed);
-    char *memory = flw_bed_buffer(bed, "memory", 4096);
-    fallow_cu_seqlens_params_init(&good);
-    good.batch = 16;
-    good.lengths = memory;
-    good.cu_seqlens = memory + 1024;
-#define REFUSED(change, status, word) \
-    bad = good;                       \
-    change;                           \
-    FLW_EXPECT_REFUSED(bed, fallow_attention_cu_seqlens(kernels, &bad, stream), status, word)
-    REFUSED(bad.batch = -1, FALLOW_INVALID_ARGUMENT, "batch");
-    REFUSED(bad.batch = 65537, FALLOW_INVALID_ARGUMENT, "batch");
-    REFUSED(bad.rows = -1, FALLOW_INVALID_ARGUMENT, "rows");
-    REFUSED(bad.round_to = -4, FALLOW_INVALID_ARGUMENT, "round_to");
-    REFUSED(bad.lengths_dtype = FALLOW_F32, FALLOW_INVALID_ARGUMENT, "lengths_dtype");
-    REFUSED(bad.cu_dtype = (fallow_dtype)77, FALLOW_INVALID_ARGUMENT, "cu_dtype");
-    REFUSED(bad.lengths = NULL, FALLOW_INVALID_ARGUMENT, "lengths is NULL");
-    REFUSED(bad.cu_seqlens = NULL, FALLOW_INVALID_ARGUMENT, "cu_seqlens is NULL");
-    REFUSED(bad.cu_seqlens = memory + 1026, FALLOW_INVALID_ARGUMENT, "cu_seqlens is not aligned");
-    REFUSED(bad.cu_seqlens = memory + 8, FALLOW_INVALID_ARGUMENT, "lengths and cu_seqlens overlap");
-    REFUSED(bad.total = memory + 1028, FALLOW_INVALID_ARGUMENT, "cu_seqlens and total overlap");
-    REFUSED(bad.struct_size = 0, FALLOW_INVALID_ARGUMENT, "struct_size");
-#undef REFUSED
-    FLW_EXPECT(bed, fallow_attention_cu_seqlens(NULL, &good, stream) == FALLOW_INVALID_ARGUMENT,
-               "NULL kernels");
-    FLW_EXPECT(bed, fallow_attention_cu_seqlens_query(&good, NULL) == FALLOW_INVALID_ARGUMENT,
-               "NULL need");
-}
-
-int main(int argc, char **argv)
-{
-    static const struct flw_bed_test tests[] = {
-        FLW_BED_TEST(sums_are_exact_for_every_batch),
-        FLW_BED_TEST(the_largest_batch_is_exact),
-        FLW_BED_TEST(the_tail_is_flat_and_delta_counts_for_valid_rows_only),
-        FLW_BED_TEST(types_forms_and_rows_agree),
-        FLW_BED_TEST(what_is_out_of_bounds_is_flagged_and_defined),
-        FLW_BED_TEST(lengths_may_lie_where_the_sums_do),
-        FLW_BED_TEST(a_graph_takes_count_delta_and_lengths_from_the_device),
-        FLW_BED_TEST(mistakes_are_refused_by_name),
-    };
-    return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
+    FLW_CALL_REFUSE(&make(bed, 16, 1, 50)->call,
+                    "total=@cu_seqlens+4: cu_seqlens and total overlap",
+                    "cu_seqlens=@lengths lengths_dtype=I64: lengths and cu_seqlens overlap");
 }

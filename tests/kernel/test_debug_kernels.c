@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/number.h"
 #include "fallow/debug_kernels.h"
-#include "kernel/bed.h"
+#include "kernel/call.h"
+
+FLW_MODULE(poison_module, fallow_debug_poison, fallow_poison, FLW_OUT_BYTES(memory),
+           FLW_COUNT(bytes, 0, (int64_t)1 << 42))
+FLW_MODULE(validate_module, fallow_debug_validate, fallow_validate, FLW_IN(data),
+           FLW_IN_MAYBE(valid_rows), FLW_OUT(report), FLW_COUNT(rows, 0, INT32_MAX),
+           FLW_COUNT(width, 1, (int64_t)1 << 40), FLW_STRIDE(stride, 16), FLW_FLAG(is_guard),
+           FLW_DTYPE(dtype, (1 << (FALLOW_E4M3 + 1)) - 1))
+FLW_MODULE(validate_ids_module, fallow_debug_validate_ids, fallow_validate_ids, FLW_IN(ids),
+           FLW_IN_MAYBE(valid_rows), FLW_OUT(report), FLW_COUNT(rows, 0, INT32_MAX),
+           FLW_COUNT(top_k, 1, 64), FLW_COUNT(id_count, 0, INT32_MAX), FLW_STRIDE(stride, 8))
 
 static void poison(struct flw_bed *bed, void *memory, size_t bytes, unsigned char pattern)
 {
@@ -14,7 +22,7 @@ static void poison(struct flw_bed *bed, void *memory, size_t bytes, unsigned cha
     params.memory = memory;
     params.bytes = (int64_t)bytes;
     params.pattern = pattern;
-    FLW_EXPECT_OK(bed, fallow_debug_poison(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+    FLW_LAUNCH(bed, fallow_debug_poison, &params);
 }
 
 static fallow_validate_report *new_report(struct flw_bed *bed)
@@ -28,7 +36,7 @@ static fallow_validate_report validate(struct flw_bed *bed, fallow_validate_para
 {
     fallow_validate_report report;
     params.report = new_report(bed);
-    FLW_EXPECT_OK(bed, fallow_debug_validate(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+    FLW_LAUNCH(bed, fallow_debug_validate, &params);
     flw_bed_read(bed, &report, params.report, sizeof report);
     return report;
 }
@@ -37,13 +45,12 @@ static fallow_validate_report validate_ids(struct flw_bed *bed, fallow_validate_
 {
     fallow_validate_report report;
     params.report = new_report(bed);
-    FLW_EXPECT_OK(bed,
-                  fallow_debug_validate_ids(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+    FLW_LAUNCH(bed, fallow_debug_validate_ids, &params);
     flw_bed_read(bed, &report, params.report, sizeof report);
     return report;
 }
 
-static void every_byte_and_no_other_is_filled(struct flw_bed *bed)
+FLW_TEST(every_byte_and_no_other_is_filled)
 {
     static const size_t sizes[] = {0, 1, 5, 15, 16, 17, 31, 33, 4096, 4111, 70001};
     unsigned char before[70001 + 64], after[70001 + 64];
@@ -128,7 +135,7 @@ static void fill(struct flw_bed *bed, unsigned char *data, size_t elements, size
     }
 }
 
-static void poison_nan_and_damage_are_counted_exactly(struct flw_bed *bed)
+FLW_TEST(poison_nan_and_damage_are_counted_exactly)
 {
     static const int64_t shapes[][3] = {/* rows, width, stride */
                                         {0, 5, 0},   {1, 1, 0},   {1, 1027, 0}, {9, 33, 0},
@@ -147,7 +154,7 @@ static void poison_nan_and_damage_are_counted_exactly(struct flw_bed *bed)
             params.dtype = (fallow_dtype)dtype;
             params.pattern = s % 2 == 0 ? 0 : 0x7f;
             params.is_guard = s == 3;
-            unsigned char *data = flw_bed_host(bytes + 8);
+            unsigned char *data = flw_bed_memory(bed, bytes + 8);
             fill(bed, data, bytes / each, each, params.pattern == 0 ? 0xff : params.pattern);
             for (size_t shift = 0; shift <= each; shift += each) { /* not a multiple of 16 bytes */
                 char *at = flw_bed_buffer(bed, "data", bytes + 8);
@@ -164,13 +171,12 @@ static void poison_nan_and_damage_are_counted_exactly(struct flw_bed *bed)
                            (unsigned long long)got.poison_first, (unsigned long long)got.nan_count,
                            (unsigned long long)got.damage_count);
             }
-            free(data);
         }
     }
 }
 
 /* A step that leaves element 100 of an output unwritten: one pattern shows a lost -1, the other a lost 0. */
-static void a_forgotten_element_is_found_by_its_offset(struct flw_bed *bed)
+FLW_TEST(a_forgotten_element_is_found_by_its_offset)
 {
     int32_t values[200];
     fallow_validate_params params;
@@ -193,7 +199,7 @@ static void a_forgotten_element_is_found_by_its_offset(struct flw_bed *bed)
     }
 }
 
-static void a_guard_between_two_buffers_tells_its_damage(struct flw_bed *bed)
+FLW_TEST(a_guard_between_two_buffers_tells_its_damage)
 {
     fallow_validate_params params;
     fallow_validate_params_init(&params);
@@ -212,7 +218,7 @@ static void a_guard_between_two_buffers_tells_its_damage(struct flw_bed *bed)
                (unsigned long long)report.damage_count, (unsigned long long)report.damage_first);
 }
 
-static void counts_of_several_calls_add_up(struct flw_bed *bed)
+FLW_TEST(counts_of_several_calls_add_up)
 {
     fallow_validate_params params;
     fallow_validate_report report;
@@ -225,8 +231,7 @@ static void counts_of_several_calls_add_up(struct flw_bed *bed)
     for (int64_t part = 1; part >= 0; part--) { /* the later half first: the least offset stays */
         params.data = data + part * 16;
         params.width = 4;
-        FLW_EXPECT_OK(bed,
-                      fallow_debug_validate(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+        FLW_LAUNCH(bed, fallow_debug_validate, &params);
     }
     flw_bed_read(bed, &report, params.report, sizeof report);
     FLW_EXPECT(bed, report.nan_count == 3 && report.nan_first == 9, "%llu NaN from %llu",
@@ -234,7 +239,7 @@ static void counts_of_several_calls_add_up(struct flw_bed *bed)
     FLW_EXPECT(bed, report.poison_count == 0, "poison without a cause");
 }
 
-static void ids_are_in_range_and_once_in_a_row(struct flw_bed *bed)
+FLW_TEST(ids_are_in_range_and_once_in_a_row)
 {
     static const int32_t top_ks[] = {1, 2, 6, 8, 64};
     for (int k = 0; k < 5; k++) {
@@ -243,7 +248,7 @@ static void ids_are_in_range_and_once_in_a_row(struct flw_bed *bed)
             int64_t stride = round == 2 ? top_k + 3 : top_k;
             fallow_validate_report want = {0};
             fallow_validate_ids_params params;
-            int32_t *ids = flw_bed_host((size_t)(rows * stride) * 4);
+            int32_t *ids = flw_bed_memory(bed, (size_t)(rows * stride) * 4);
             for (int64_t i = 0; i < rows * stride; i++) {
                 ids[i] = (int32_t)flw_bed_random_below(bed, 200) - 3;
             }
@@ -273,14 +278,13 @@ static void ids_are_in_range_and_once_in_a_row(struct flw_bed *bed)
             FLW_EXPECT(bed, memcmp(&got, &want, sizeof got) == 0,
                        "top_k %d, round %d: range %llu, double %llu", top_k, round,
                        (unsigned long long)got.range_count, (unsigned long long)got.double_count);
-            free(ids);
         }
     }
 }
 
 /* A routing kernel that writes the row's flat index through a second name of the ids: element (t, j)
  * becomes j tokens + t. Poison sees nothing, every byte is written. */
-static void ids_that_a_second_name_overwrote_are_found(struct flw_bed *bed)
+FLW_TEST(ids_that_a_second_name_overwrote_are_found)
 {
     enum {
         TOKENS = 32,
@@ -309,77 +313,45 @@ static void ids_that_a_second_name_overwrote_are_found(struct flw_bed *bed)
     FLW_EXPECT(bed, validate(bed, scan).poison_count == 0, "poison should not see it");
 }
 
-static void queries_say_what_is_moved(struct flw_bed *bed)
+static void clear_report(struct flw_call *call, void *const outputs[])
 {
-    fallow_poison_params fill_params;
-    fallow_validate_params params;
-    fallow_validate_ids_params ids_params;
-    fallow_workspace_need need;
-    fallow_workspace_need_init(&need);
-    fallow_poison_params_init(&fill_params);
-    fill_params.bytes = 1000;
-    FLW_EXPECT_OK(bed, fallow_debug_poison_query(&fill_params, &need));
+    flw_bed_write(call->bed, outputs[0], &(fallow_validate_report){0},
+                  sizeof(fallow_validate_report));
+}
+
+FLW_TEST(queries_count_bytes_and_mistakes_are_refused_by_name)
+{
+    struct flw_call call;
+    fallow_poison_params fill;
+    flw_call_init(bed, &call, poison_module(), &fill);
+    fill.bytes = 1000;
+    fallow_workspace_need need = flw_call_need(&call);
     FLW_EXPECT(bed, need.write_bytes == 1000 && need.read_bytes == 0, "poison");
-    fallow_validate_params_init(&params);
+    FLW_CALL_REFUSE(&call, "memory=NULL bytes=1: memory is NULL");
+    fallow_validate_params params;
+    flw_call_init(bed, &call, validate_module(), &params);
+    call.before = clear_report;
+    flw_call_input(&call, "data", 160, 2);
     params.rows = 10;
     params.width = 7;
-    params.stride = 8;
+    params.stride = 16;
     params.dtype = FALLOW_BF16;
-    FLW_EXPECT_OK(bed, fallow_debug_validate_query(&params, &need));
+    need = flw_call_need(&call);
     FLW_EXPECT(bed, need.read_bytes == 140 && need.launch_count == 1, "validate");
-    fallow_validate_ids_params_init(&ids_params);
-    ids_params.rows = 10;
-    ids_params.top_k = 8;
-    FLW_EXPECT_OK(bed, fallow_debug_validate_ids_query(&ids_params, &need));
+    params.width = 16;
+    FLW_CALL_REFUSE(&call, "data=@report+2: data and report overlap");
+    fallow_validate_ids_params ids;
+    flw_call_init(bed, &call, validate_ids_module(), &ids);
+    call.before = clear_report;
+    flw_call_input(&call, "ids", 80, 4);
+    ids.rows = 10;
+    ids.top_k = 8;
+    need = flw_call_need(&call);
     FLW_EXPECT(bed, need.read_bytes == 320 && need.output_count == 1, "validate_ids");
+    FLW_CALL_REFUSE(&call, "rows=2147483647: rows x top_k");
 }
 
-static void mistakes_are_refused_by_name(struct flw_bed *bed)
-{
-    fallow_kernels *kernels = flw_bed_kernels(bed);
-    fallow_stream stream = flw_bed_stream(bed);
-    char *memory = flw_bed_buffer(bed, "memory", 4096);
-    fallow_poison_params fill_good, fill_bad;
-    fallow_validate_params good, bad;
-    fallow_validate_ids_params ids_good, ids_bad;
-    fallow_poison_params_init(&fill_good);
-    fill_good.memory = memory;
-    fill_good.bytes = 64;
-    fallow_validate_params_init(&good);
-    good.data = memory;
-    good.rows = 4;
-    good.width = 16;
-    good.report = (fallow_validate_report *)(void *)(memory + 1024);
-    fallow_validate_ids_params_init(&ids_good);
-    ids_good.ids = (int32_t *)(void *)memory;
-    ids_good.rows = 4;
-    ids_good.top_k = 8;
-    ids_good.report = good.report;
-#define REFUSED(call, name, change, word) \
-    name##bad = name##good;               \
-    change;                               \
-    FLW_EXPECT_REFUSED(bed, call(kernels, &name##bad, stream), FALLOW_INVALID_ARGUMENT, word)
-    REFUSED(fallow_debug_poison, fill_, fill_bad.bytes = -1, "bytes");
-    REFUSED(fallow_debug_poison, fill_, fill_bad.memory = NULL, "memory is NULL");
-    REFUSED(fallow_debug_validate, , bad.rows = -1, "rows");
-    REFUSED(fallow_debug_validate, , bad.width = 0, "width");
-    REFUSED(fallow_debug_validate, , bad.width = INT64_MAX, "width");
-    REFUSED(fallow_debug_validate, , bad.stride = 15, "stride");
-    REFUSED(fallow_debug_validate, , bad.dtype = (fallow_dtype)7, "dtype");
-    REFUSED(fallow_debug_validate, , bad.is_guard = 2, "is_guard");
-    REFUSED(fallow_debug_validate, , bad.data = NULL, "data is NULL");
-    REFUSED(fallow_debug_validate, , bad.report = NULL, "report is NULL");
-    REFUSED(fallow_debug_validate, , bad.data = memory + 1000, "data and report overlap");
-    REFUSED(fallow_debug_validate_ids, ids_, ids_bad.top_k = 65, "top_k");
-    REFUSED(fallow_debug_validate_ids, ids_, ids_bad.rows = INT64_MAX, "rows");
-    REFUSED(fallow_debug_validate_ids, ids_, ids_bad.rows = INT32_MAX, "rows x top_k");
-    REFUSED(fallow_debug_validate_ids, ids_, ids_bad.id_count = -1, "id_count");
-    REFUSED(fallow_debug_validate_ids, ids_, ids_bad.ids = NULL, "ids is NULL");
-    REFUSED(fallow_debug_validate_ids, ids_, ids_bad.report = NULL, "report is NULL");
-#undef REFUSED
-}
-
-static void a_library_that_cannot_load_says_why(struct flw_bed *bed)
+FLW_TEST(a_library_that_cannot_load_says_why)
 {
     fallow_kernels *none = NULL;
     char why[256] = "";
@@ -399,21 +371,4 @@ static void a_library_that_cannot_load_says_why(struct flw_bed *bed)
         FLW_EXPECT_OK(bed, fallow_kernels_load(none, NULL, 0));
     }
     fallow_kernels_destroy(none);
-}
-
-int main(int argc, char **argv)
-{
-    static const struct flw_bed_test tests[] = {
-        FLW_BED_TEST(a_library_that_cannot_load_says_why),
-        FLW_BED_TEST(every_byte_and_no_other_is_filled),
-        FLW_BED_TEST(poison_nan_and_damage_are_counted_exactly),
-        FLW_BED_TEST(a_forgotten_element_is_found_by_its_offset),
-        FLW_BED_TEST(a_guard_between_two_buffers_tells_its_damage),
-        FLW_BED_TEST(counts_of_several_calls_add_up),
-        FLW_BED_TEST(ids_are_in_range_and_once_in_a_row),
-        FLW_BED_TEST(ids_that_a_second_name_overwrote_are_found),
-        FLW_BED_TEST(queries_say_what_is_moved),
-        FLW_BED_TEST(mistakes_are_refused_by_name),
-    };
-    return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

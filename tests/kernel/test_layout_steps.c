@@ -3,7 +3,6 @@
  * A step of each path of decode attention, run by the kernel modules in the regions of the ready
  * layout: previous contents of the arena have no effect. Rows computed here replace attention. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "fallow/attention.h"
@@ -53,10 +52,7 @@ static struct batch *make_batch(struct flw_bed *bed, int32_t count, int32_t long
 {
     int32_t lengths[BATCH], requests[BATCH], starts[BATCH], slots[REQUESTS * CONTEXT];
     int32_t drafts = DRAFTS;
-    struct batch *batch = calloc(1, sizeof *batch);
-    if (batch == NULL) {
-        abort();
-    }
+    struct batch *batch = flw_bed_memory(bed, sizeof *batch);
     batch->count = count;
     for (int32_t i = 0; i < BATCH; i++) {
         bool is_pad = i >= count;
@@ -159,27 +155,24 @@ static void merge_part(struct flw_bed *bed, const struct parts *parts, int64_t p
 static void run_tables(const struct flw_leased *run)
 {
     struct batch *batch = run->inputs;
-    fallow_kernels *kernels = flw_bed_kernels(run->bed);
     fallow_page_table_params params = table_of(batch, flw_leased_claim(run, "page_table"));
     params.cache_seqlens = flw_leased_claim(run, "cache_seqlens");
     params.cu_k = flw_leased_claim(run, "cu_seqlens_k");
     if (batch->is_bounded) {
         flw_bed_read(run->bed, batch->before, params.page_table, sizeof batch->before);
     }
-    FLW_EXPECT_OK(run->bed,
-                  fallow_attention_page_table(kernels, &params, flw_bed_stream(run->bed)));
+    FLW_LAUNCH(run->bed, fallow_attention_page_table, &params);
     params.delta = batch->draft_tokens;
     params.page_table = flw_leased_claim(run, "verify_page_table");
     params.cache_seqlens = flw_leased_claim(run, "verify_cache_seqlens");
     params.cu_k = NULL;
-    FLW_EXPECT_OK(run->bed,
-                  fallow_attention_page_table(kernels, &params, flw_bed_stream(run->bed)));
+    FLW_LAUNCH(run->bed, fallow_attention_page_table, &params);
     fallow_cu_seqlens_params sums;
     fallow_cu_seqlens_params_init(&sums);
     sums.lengths = params.cache_seqlens;
     sums.cu_seqlens = flw_leased_claim(run, "verify_cu_seqlens_k");
     sums.batch = BATCH;
-    FLW_EXPECT_OK(run->bed, fallow_attention_cu_seqlens(kernels, &sums, flw_bed_stream(run->bed)));
+    FLW_LAUNCH(run->bed, fallow_attention_cu_seqlens, &sums);
 }
 
 static void run_local(const struct flw_leased *run)
@@ -197,8 +190,7 @@ static void run_local(const struct flw_leased *run)
     params.chunk = LOCAL;
     params.page_size = PAGE;
     params.table_columns = COLUMNS;
-    FLW_EXPECT_OK(run->bed, fallow_attention_local_attention(flw_bed_kernels(run->bed), &params,
-                                                             flw_bed_stream(run->bed)));
+    FLW_LAUNCH(run->bed, fallow_attention_local_attention, &params);
 }
 
 static void run_schedule(const struct flw_leased *run)
@@ -218,8 +210,7 @@ static void run_schedule(const struct flw_leased *run)
     params.head_dim = WIDTH;
     params.dtype = FALLOW_BF16;
     params.packed = params.causal = params.sorted = params.swizzled = 1;
-    FLW_EXPECT_OK(run->bed, fallow_attention_fa3_schedule(flw_bed_kernels(run->bed), &params,
-                                                          flw_bed_stream(run->bed)));
+    FLW_LAUNCH(run->bed, fallow_attention_fa3_schedule, &params);
 }
 
 /* Accumulators are [splits, heads, batch]; the metadata has the splits of a request. */
@@ -295,19 +286,18 @@ static void run_fa3_graph(struct flw_leased *run)
 static void run_decode_tables(const struct flw_leased *run)
 {
     const struct batch *batch = run->inputs;
-    fallow_kernels *kernels = flw_bed_kernels(run->bed);
     fallow_page_table_params table = table_of(batch, flw_leased_claim(run, "block_table"));
     fallow_padded_copy_params copy;
     fallow_flashmla_schedule_params schedule;
     table.starts = batch->starts;
-    FLW_EXPECT_OK(run->bed, fallow_attention_page_table(kernels, &table, flw_bed_stream(run->bed)));
+    FLW_LAUNCH(run->bed, fallow_attention_page_table, &table);
     fallow_padded_copy_params_init(&copy);
     copy.src = batch->lengths;
     copy.dst = flw_leased_claim(run, "seq_lens");
     copy.valid_count = batch->valid_count;
     copy.value = 1;
     copy.rows = BATCH;
-    FLW_EXPECT_OK(run->bed, fallow_attention_padded_copy(kernels, &copy, flw_bed_stream(run->bed)));
+    FLW_LAUNCH(run->bed, fallow_attention_padded_copy, &copy);
     fallow_flashmla_schedule_params_init(&schedule);
     schedule.lengths = copy.dst;
     schedule.tile_metadata = flw_leased_claim(run, "tile_metadata");
@@ -318,8 +308,7 @@ static void run_decode_tables(const struct flw_leased *run)
     schedule.overhead_blocks = 1;
     FLW_EXPECT(run->bed, flw_leased_bytes(run, "tile_metadata") == (size_t)schedule.parts * 32,
                "%d parts", schedule.parts);
-    FLW_EXPECT_OK(run->bed,
-                  fallow_mla_flashmla_schedule(kernels, &schedule, flw_bed_stream(run->bed)));
+    FLW_LAUNCH(run->bed, fallow_mla_flashmla_schedule, &schedule);
 }
 
 /* Accumulators are [splits of all requests, heads]; those of one request are merged into the
@@ -395,26 +384,14 @@ static void check(struct flw_bed *bed, const char *path, bool has_bounded)
         steps[i] = step_of(path, batches[i]);
     }
     flw_leased_prove(bed, &steps[0], &steps[1], &steps[2], has_bounded ? &steps[3] : NULL);
-    for (int i = 0; i < 4; i++) {
-        free(batches[i]);
-    }
 }
 
-static void a_step_of_fa3_graph_does_not_show_what_its_regions_held(struct flw_bed *bed)
+FLW_TEST(a_step_of_fa3_graph_does_not_show_what_its_regions_held)
 {
     check(bed, "fa3-graph", true);
 }
 
-static void a_step_of_flashmla_decode_does_not_show_what_its_regions_held(struct flw_bed *bed)
+FLW_TEST(a_step_of_flashmla_decode_does_not_show_what_its_regions_held)
 {
     check(bed, "flashmla-decode", false);
-}
-
-int main(int argc, char **argv)
-{
-    static const struct flw_bed_test tests[] = {
-        FLW_BED_TEST(a_step_of_fa3_graph_does_not_show_what_its_regions_held),
-        FLW_BED_TEST(a_step_of_flashmla_decode_does_not_show_what_its_regions_held),
-    };
-    return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -41,7 +41,7 @@ static fallow_status poison(struct flw_bed *bed, void *memory, fallow_stream str
     return fallow_debug_poison(flw_bed_kernels(bed), &params, stream);
 }
 
-static void a_program_loads_what_it_launches(struct flw_bed *bed)
+FLW_TEST(a_program_loads_what_it_launches)
 {
     void *memory = flw_bed_buffer(bed, "memory", 4096);
     FLW_EXPECT(bed, has_loaded(bed, 0), "create has loaded something");
@@ -51,7 +51,7 @@ static void a_program_loads_what_it_launches(struct flw_bed *bed)
     FLW_EXPECT(bed, has_loaded(bed, 1), "a second launch has loaded");
 }
 
-static void kernels_are_loaded_by_name_or_all(struct flw_bed *bed)
+FLW_TEST(kernels_are_loaded_by_name_or_all)
 {
     static const char *const two[] = {"merge_states", "route"}, *const bad[] = {"route", "flw_x"};
     fallow_kernels *kernels = flw_bed_kernels(bed);
@@ -70,7 +70,7 @@ static void kernels_are_loaded_by_name_or_all(struct flw_bed *bed)
 }
 
 /* The next launch tries again. */
-static void a_kernel_that_cannot_be_loaded_launches_nothing(struct flw_bed *bed)
+FLW_TEST(a_kernel_that_cannot_be_loaded_launches_nothing)
 {
     void *memory = flw_bed_buffer(bed, "memory", 4096);
     static const char *const entries[] = {"cuModuleLoadData", "cuModuleGetFunction",
@@ -87,7 +87,7 @@ static void a_kernel_that_cannot_be_loaded_launches_nothing(struct flw_bed *bed)
     FLW_EXPECT_OK(bed, poison(bed, memory, flw_bed_stream(bed)));
 }
 
-static void a_capture_loads_nothing(struct flw_bed *bed)
+FLW_TEST(a_capture_loads_nothing)
 {
     ENTRY(bed, cuStreamBeginCapture_v2);
     ENTRY(bed, cuStreamEndCapture);
@@ -138,7 +138,7 @@ static void *load_beside(void *argument)
 }
 
 /* Create, first launch, load and destroy, on another thread and on the one that captures. */
-static void another_streams_capture_lives_on(struct flw_bed *bed)
+FLW_TEST(another_streams_capture_lives_on)
 {
     ENTRY(bed, cuStreamCreate);
     ENTRY(bed, cuStreamDestroy_v2);
@@ -177,7 +177,7 @@ static void *launch_at_once(void *argument)
                                                                                          : NULL;
 }
 
-static void threads_that_launch_at_once_load_once(struct flw_bed *bed)
+FLW_TEST(threads_that_launch_at_once_load_once)
 {
     enum {
         THREADS = 8
@@ -196,17 +196,4 @@ static void threads_that_launch_at_once_load_once(struct flw_bed *bed)
     }
     FLW_EXPECT(bed, has_loaded(bed, 1), "not loaded once");
     (void)pthread_barrier_destroy(&beside.met);
-}
-
-int main(int argc, char **argv)
-{
-    static const struct flw_bed_test tests[] = {
-        FLW_BED_TEST(a_program_loads_what_it_launches),
-        FLW_BED_TEST(kernels_are_loaded_by_name_or_all),
-        FLW_BED_TEST(a_kernel_that_cannot_be_loaded_launches_nothing),
-        FLW_BED_TEST(a_capture_loads_nothing),
-        FLW_BED_TEST(another_streams_capture_lives_on),
-        FLW_BED_TEST(threads_that_launch_at_once_load_once),
-    };
-    return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -1,239 +1,147 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
-#include <string.h>
-
 #include "fallow/attention.h"
-#include "kernel/bed.h"
+#include "kernel/call.h"
+
+FLW_MODULE(padded_copy, fallow_attention_padded_copy, fallow_padded_copy, FLW_IN(src),
+           FLW_OUT_OVER(dst, " src "), FLW_IN_MAYBE(valid_count), FLW_COUNT(rows, 0, INT32_MAX),
+           FLW_COUNT(src_rows, 0, 8), FLW_COUNT(width, 0, INT32_MAX), FLW_STRIDE(src_stride, 4),
+           FLW_STRIDE(dst_stride, 4), FLW_COUNT(value, INT32_MIN, INT32_MAX),
+           FLW_DTYPE(dtype, FLW_INTEGERS))
 
 struct fixture {
+    struct flw_call call;
     fallow_padded_copy_params params;
-    int64_t *src; /* [src_rows, width] */
+    int64_t *src; /* [rows, src_stride] */
     int32_t valid;
 };
 
-static void make(struct flw_bed *bed, struct fixture *fixture, int64_t rows, int64_t width,
-                 fallow_dtype dtype)
+/* The source ends with its last row's `width` elements. */
+static struct fixture *make_apart(struct flw_bed *bed, int64_t rows, int64_t width,
+                                  int64_t src_stride, fallow_dtype dtype)
 {
-    fallow_padded_copy_params_init(&fixture->params);
+    struct fixture *fixture = flw_bed_memory(bed, sizeof *fixture);
+    size_t count = rows > 0 ? (size_t)((rows - 1) * src_stride + width) : 0;
+    flw_call_init(bed, &fixture->call, padded_copy(), &fixture->params);
     fixture->params.rows = rows;
     fixture->params.width = width;
+    fixture->params.src_stride = src_stride;
     fixture->params.dtype = dtype;
     fixture->params.value = -1;
     fixture->valid = (int32_t)rows;
-    fixture->src = flw_bed_host((size_t)(rows * width) * 8);
-    for (int64_t i = 0; i < rows * width; i++) {
-        fixture->src[i] = flw_bed_random_below(bed, INT32_MAX);
-    }
+    fixture->src =
+        flw_call_draw_typed(&fixture->call, "src", count, &fixture->params.dtype, INT32_MAX);
+    flw_call_bind(&fixture->call, "valid_count", &fixture->valid, 1, 4);
+    return fixture;
 }
 
-/* Only the valid rows are uploaded: a read of any other is a violation. */
-static void upload(struct flw_bed *bed, struct fixture *fixture)
+static struct fixture *make(struct flw_bed *bed, int64_t rows, int64_t width, fallow_dtype dtype)
 {
-    fallow_padded_copy_params *params = &fixture->params;
+    return make_apart(bed, rows, width, width, dtype);
+}
+
+static int64_t valid_of(const struct fixture *fixture)
+{
+    const fallow_padded_copy_params *params = &fixture->params;
     int64_t rows = params->src_rows == 0 ? params->rows : params->src_rows;
-    int64_t valid = fixture->valid < 0 ? 0 : fixture->valid > rows ? rows : fixture->valid;
-    params->src = flw_bed_buffer(
-        bed, "src", (size_t)(rows * params->width) * fallow_dtype_bytes(params->dtype));
-    flw_bed_write_ints(bed, params->src, fixture->src, (size_t)(valid * params->width),
-                       params->dtype);
-    params->valid_count = flw_bed_upload(bed, "valid_count", &fixture->valid, 4);
+    return fixture->valid < 0 ? 0 : fixture->valid > rows ? rows : fixture->valid;
 }
 
-static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
-{
-    fallow_padded_copy_params params = ((struct fixture *)inputs)->params;
-    params.dst = outputs[0];
-    FLW_EXPECT_OK(bed,
-                  fallow_attention_padded_copy(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
-}
-
-static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
-{
-    fallow_workspace_need need = {.struct_size = sizeof need};
-    struct flw_bed_step step = {.inputs = fixture, .launch = launch};
-    flw_bed_declare(bed, &step, fallow_attention_padded_copy_query(&fixture->params, &need), &need);
-    return step;
-}
-
-static void compare(struct flw_bed *bed, const struct fixture *fixture, const unsigned char *dst)
+/* Compare rows of `stride` elements; those between them still hold the mark. */
+static void compare(struct flw_bed *bed, const struct fixture *fixture, const char *dst,
+                    int64_t stride)
 {
     const fallow_padded_copy_params *params = &fixture->params;
     size_t each = fallow_dtype_bytes(params->dtype);
-    int64_t rows = params->src_rows == 0 ? params->rows : params->src_rows;
-    for (int64_t i = 0; i < params->rows * params->width; i++) {
-        int64_t row = i / params->width;
-        int64_t want = row < fixture->valid && row < rows ? fixture->src[i] : params->value;
+    int64_t count = params->rows > 0 ? (params->rows - 1) * stride + params->width : 0;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t row = i / stride, column = i % stride, want = params->value;
+        if (column >= params->width) {
+            want = 0x5a5a5a5a5a5a5a5a;
+        } else if (row < valid_of(fixture)) {
+            want = fixture->src[row * params->src_stride + column];
+        }
         FLW_EXPECT(bed, memcmp(dst + (size_t)i * each, &want, each) == 0,
-                   "element %lld with %d of %lld valid", (long long)i, fixture->valid,
-                   (long long)params->rows);
+                   "row %lld, column %lld with %d of %lld valid", (long long)row, (long long)column,
+                   fixture->valid, (long long)params->rows);
     }
 }
 
+/* Rows that are not valid stay unwritten on the device: a read is a violation. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
-    struct fixture larger, smaller;
-    const fallow_padded_copy_params *params = &fixture->params;
-    unsigned char *dst = flw_bed_host((size_t)(params->rows * params->width) * 8);
-    make(bed, &larger, params->rows + 9, params->width, params->dtype);
-    make(bed, &smaller, params->rows / 2, params->width, params->dtype);
-    upload(bed, fixture);
-    upload(bed, &larger);
-    upload(bed, &smaller);
-    struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, &larger),
-                        after = step_of(bed, &smaller);
-    flw_bed_prove(bed, &step, &before, &after, (void *[]){dst});
-    compare(bed, fixture, dst);
-    free(dst);
-    free(larger.src);
-    free(smaller.src);
+    int64_t width = fixture->params.width;
+    flw_call_written(&fixture->call, "src", valid_of(fixture) * width);
+    flw_call_prove(&fixture->call);
+    compare(bed, fixture, fixture->call.out[0], width);
 }
 
-static void vectors_and_rows_are_copied_and_padded(struct flw_bed *bed)
+FLW_TEST(vectors_and_rows_are_copied_and_padded)
 {
     static const int64_t rows[] = {0, 1, 7, 512, 1030}, widths[] = {1, 3, 8};
     for (int r = 0; r < 5; r++) {
         for (int w = 0; w < 3; w++) {
             for (int part = -1; part <= 3; part++) { /* -1, 0, a third, two, more than all */
-                struct fixture fixture;
-                make(bed, &fixture, rows[r], widths[w], (part & 1) != 0 ? FALLOW_I64 : FALLOW_I32);
-                fixture.valid = part < 1 ? part : (int32_t)(rows[r] * part / 3 + part / 3);
-                check(bed, &fixture);
-                free(fixture.src);
+                struct fixture *fixture =
+                    make(bed, rows[r], widths[w], (part & 1) != 0 ? FALLOW_I64 : FALLOW_I32);
+                fixture->valid = part < 1 ? part : (int32_t)(rows[r] * part / 3 + part / 3);
+                check(bed, fixture);
             }
         }
     }
 }
 
-static void a_shorter_source_bounds_what_is_copied(struct flw_bed *bed)
+FLW_TEST(a_shorter_source_bounds_the_copy)
 {
-    struct fixture fixture;
-    make(bed, &fixture, 40, 2, FALLOW_I64);
-    fixture.params.src_rows = 11;
-    fixture.params.value = INT64_MIN;
-    check(bed, &fixture);
-    free(fixture.src);
+    struct fixture *fixture = make(bed, 40, 2, FALLOW_I64);
+    fixture->params.src_rows = 11;
+    fixture->params.value = INT64_MIN;
+    check(bed, fixture);
 }
 
-static void in_place_only_the_padding_changes(struct flw_bed *bed)
+FLW_TEST(in_place_only_the_padding_changes)
 {
-    struct fixture fixture;
-    unsigned char dst[77 * 3 * 4];
-    make(bed, &fixture, 77, 3, FALLOW_I32);
-    fixture.valid = 50;
-    upload(bed, &fixture);
-    launch(bed, &fixture, (void *[]){(void *)(uintptr_t)fixture.params.src});
-    flw_bed_read(bed, dst, fixture.params.src, sizeof dst);
-    compare(bed, &fixture, dst);
-    free(fixture.src);
+    struct fixture *fixture = make(bed, 77, 3, FALLOW_I32);
+    char dst[77 * 3 * 4];
+    fixture->valid = 50;
+    flw_call_written(&fixture->call, "src", 50 * 3);
+    (void)flw_call_need(&fixture->call);
+    flw_call_give(&fixture->call);
+    void *src = (void *)(uintptr_t)fixture->params.src;
+    flw_call_launch(&fixture->call, &src);
+    flw_bed_read(bed, dst, src, sizeof dst);
+    compare(bed, fixture, dst, 3);
 }
 
-/* Rows of 6 in rows of 8 and of 10: the gaps stay. */
-static void strides_leave_what_is_between_alone(struct flw_bed *bed)
+FLW_TEST(strides_leave_gaps_alone)
 {
     for (int s = 0; s < 2; s++) {
-        fallow_padded_copy_params params;
-        int32_t src[5 * 8], dst[5 * 12], valid = 3;
-        int64_t stride = s == 0 ? 12 : 10; /* a multiple of 16 bytes, or not */
-        for (int i = 0; i < 40; i++) {
-            src[i] = (int32_t)flw_bed_random_below(bed, INT32_MAX);
-        }
-        memset(dst, 0x5a, sizeof dst);
-        fallow_padded_copy_params_init(&params);
-        params.src = flw_bed_upload(bed, "src", src, sizeof src);
-        params.dst = flw_bed_upload(bed, "dst", dst, sizeof dst);
-        params.valid_count = flw_bed_upload(bed, "valid_count", &valid, 4);
-        params.rows = 5;
-        params.width = 6;
-        params.src_stride = 8;
-        params.dst_stride = stride;
-        params.value = 9;
-        FLW_EXPECT_OK(
-            bed, fallow_attention_padded_copy(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
-        flw_bed_read(bed, dst, params.dst, sizeof dst);
-        for (int64_t i = 0; i < 5 * stride; i++) {
-            int64_t row = i / stride, column = i % stride;
-            int32_t want = column >= 6 ? 0x5a5a5a5a : row < valid ? src[row * 8 + column] : 9;
-            FLW_EXPECT(bed, dst[i] == want, "row %lld, column %lld: %d", (long long)row,
-                       (long long)column, dst[i]);
-        }
+        struct fixture *fixture = make_apart(bed, 5, 6, 8, FALLOW_I32);
+        fixture->params.dst_stride = s == 0 ? 12 : 10; /* a multiple of 16 bytes, or not */
+        fixture->params.value = 9;
+        fixture->valid = 3;
+        flw_call_run(&fixture->call);
+        compare(bed, fixture, fixture->call.out[0], fixture->params.dst_stride);
     }
 }
 
 /* Lengths and positions of a graph's batch: dirty buffers are complete before the capture reads
  * them, and after each replay with fewer requests. */
-static void a_graph_finds_legal_lengths_and_positions_in_every_row(struct flw_bed *bed)
+FLW_TEST(a_graph_finds_legal_lengths_and_positions_in_every_row)
 {
-    enum {
-        BATCH = 160
-    };
-    struct fixture lengths, positions;
-    make(bed, &lengths, BATCH, 1, FALLOW_I32);
-    make(bed, &positions, BATCH, 1, FALLOW_I64);
-    lengths.params.value = 1;
-    positions.params.value = 0;
-    upload(bed, &lengths);
-    upload(bed, &positions);
-    void *of_lengths[] = {flw_bed_buffer(bed, "seq_lens", BATCH * 4)};
-    void *of_positions[] = {flw_bed_buffer(bed, "positions", BATCH * 8)};
-    struct flw_bed_graph *first = flw_bed_capture(bed, launch, &lengths, of_lengths);
-    struct flw_bed_graph *second = flw_bed_capture(bed, launch, &positions, of_positions);
-    for (int32_t valid = BATCH; valid >= 0; valid -= 53) {
-        int32_t got_lengths[BATCH];
-        int64_t got_positions[BATCH];
-        lengths.valid = positions.valid = valid;
-        flw_bed_write(bed, lengths.params.valid_count, &valid, 4);
-        flw_bed_write(bed, positions.params.valid_count, &valid, 4);
-        flw_bed_replay(bed, first);
-        flw_bed_replay(bed, second);
-        flw_bed_read(bed, got_lengths, of_lengths[0], sizeof got_lengths);
-        flw_bed_read(bed, got_positions, of_positions[0], sizeof got_positions);
-        compare(bed, &lengths, (unsigned char *)got_lengths);
-        compare(bed, &positions, (unsigned char *)got_positions);
+    struct fixture *fixtures[] = {make(bed, 160, 1, FALLOW_I32), make(bed, 160, 1, FALLOW_I64)};
+    for (int f = 0; f < 2; f++) {
+        fixtures[f]->params.value = 1 - f;
+        flw_call_capture(&fixtures[f]->call);
+        for (fixtures[f]->valid = 160; fixtures[f]->valid >= 0; fixtures[f]->valid -= 53) {
+            flw_call_replay(&fixtures[f]->call);
+            compare(bed, fixtures[f], fixtures[f]->call.out[0], 1);
+        }
     }
-    free(lengths.src);
-    free(positions.src);
 }
 
-static void mistakes_are_refused_by_name(struct flw_bed *bed)
+FLW_TEST(mistakes_are_refused_by_name)
 {
-    fallow_padded_copy_params good, bad;
-    fallow_kernels *kernels = flw_bed_kernels(bed);
-    fallow_stream stream = flw_bed_stream(bed);
-    char *memory = flw_bed_buffer(bed, "memory", 4096);
-    fallow_padded_copy_params_init(&good);
-    good.rows = 8;
-    good.src = memory;
-    good.dst = memory + 1024;
-#define REFUSED(change, word)                                                    \
-    bad = good;                                                                  \
-    change;                                                                      \
-    FLW_EXPECT_REFUSED(bed, fallow_attention_padded_copy(kernels, &bad, stream), \
-                       FALLOW_INVALID_ARGUMENT, word)
-    REFUSED(bad.rows = -1, "rows");
-    REFUSED(bad.src_rows = 9, "src_rows");
-    REFUSED(bad.width = -1, "width");
-    REFUSED((bad.width = 4, bad.dst_stride = 3), "dst_stride");
-    REFUSED((bad.width = 4, bad.src_stride = 3), "src_stride");
-    REFUSED(bad.dtype = FALLOW_F32, "dtype");
-    REFUSED(bad.value = (int64_t)1 << 31, "value");
-    REFUSED(bad.src = NULL, "src is NULL");
-    REFUSED(bad.dst = NULL, "dst is NULL");
-    REFUSED(bad.dst = memory + 1026, "dst is not aligned");
-    REFUSED(bad.dst = memory + 16, "src and dst overlap");
-    REFUSED((bad.dst = memory, bad.dst_stride = 2), "src and dst overlap");
-    REFUSED(bad.valid_count = (int32_t *)(void *)(memory + 1028), "valid_count and dst overlap");
-#undef REFUSED
-}
-
-int main(int argc, char **argv)
-{
-    static const struct flw_bed_test tests[] = {
-        FLW_BED_TEST(vectors_and_rows_are_copied_and_padded),
-        FLW_BED_TEST(a_shorter_source_bounds_what_is_copied),
-        FLW_BED_TEST(in_place_only_the_padding_changes),
-        FLW_BED_TEST(strides_leave_what_is_between_alone),
-        FLW_BED_TEST(a_graph_finds_legal_lengths_and_positions_in_every_row),
-        FLW_BED_TEST(mistakes_are_refused_by_name),
-    };
-    return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
+    FLW_CALL_REFUSE(&make(bed, 8, 4, FALLOW_I32)->call,
+                    "dst=@src dst_stride=5: src and dst overlap",
+                    "valid_count=@dst+4: valid_count and dst overlap");
 }

@@ -1,161 +1,112 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
-
 #include "fallow/attention.h"
-#include "kernel/bed.h"
+#include "kernel/call.h"
+
+FLW_MODULE(restore_counters, fallow_attention_restore_counters, fallow_restore_counters,
+           FLW_OUT(counters), FLW_OUT_MAYBE(restored), FLW_COUNT(consumers, 0, 65535),
+           FLW_COUNT(count, 0, 1 << 24), FLW_STRIDE(stride, 16))
 
 struct fixture {
+    struct flw_call call;
     fallow_restore_counters_params params;
-    int32_t *left; /* by an aborted kernel, [consumers, count] */
+    int32_t *left; /* by an aborted kernel, [consumers, stride], and the expected counters */
+    int32_t *restored;
 };
 
-static void make(struct flw_bed *bed, struct fixture *fixture, int32_t consumers, int32_t count)
+static int64_t stride_of(const struct fixture *fixture)
 {
-    fallow_restore_counters_params_init(&fixture->params);
-    fixture->params.consumers = consumers;
-    fixture->params.count = count;
-    fixture->left = flw_bed_host((size_t)consumers * (size_t)count * 4);
-    for (int64_t i = 0; i < (int64_t)consumers * count; i++) {
-        fixture->left[i] = flw_bed_random_below(bed, 3) == 0 ? (int32_t)flw_bed_random(bed) : 0;
+    return fixture->params.stride != 0 ? fixture->params.stride : fixture->params.count;
+}
+
+static size_t left_bytes(const struct fixture *fixture)
+{
+    int64_t rows = fixture->params.consumers - 1;
+    return (size_t)(rows * stride_of(fixture) + fixture->params.count) * 4;
+}
+
+/* Write the used counters; then keep the expected ones in `left`. */
+static void abort_kernel(struct flw_call *call, void *const outputs[])
+{
+    const struct fixture *fixture = (const void *)call; /* its first member */
+    flw_bed_write(call->bed, outputs[0], fixture->left, left_bytes(fixture));
+}
+
+/* One third of the counters is not 0. */
+static void draw(struct fixture *fixture)
+{
+    for (size_t i = 0; i < left_bytes(fixture) / 4; i++) {
+        bool is_used = flw_bed_random_below(fixture->call.bed, 3) == 0;
+        fixture->left[i] = is_used ? (int32_t)flw_bed_random(fixture->call.bed) : 0;
     }
 }
 
-/* Write the used counters, then restore them. */
-static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
+static struct fixture *make(struct flw_bed *bed, int32_t consumers, int32_t count, int64_t stride)
 {
-    struct fixture *fixture = inputs;
-    fallow_restore_counters_params params = fixture->params;
-    flw_bed_write(bed, outputs[0], fixture->left,
-                  (size_t)params.consumers * (size_t)params.count * 4);
-    params.counters = outputs[0];
-    params.restored = outputs[1];
-    FLW_EXPECT_OK(
-        bed, fallow_attention_restore_counters(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+    struct fixture *fixture = flw_bed_memory(bed, sizeof *fixture);
+    flw_call_init(bed, &fixture->call, restore_counters(), &fixture->params);
+    fixture->call.before = abort_kernel;
+    fixture->params.consumers = consumers;
+    fixture->params.count = count;
+    fixture->params.stride = stride;
+    fixture->left = flw_bed_memory(bed, left_bytes(fixture));
+    fixture->restored = flw_bed_memory(bed, (size_t)consumers * 4);
+    draw(fixture);
+    return fixture;
 }
 
-static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
+/* Counters of the consumers are 0, and words between them as they were. */
+static void compare(struct fixture *fixture)
 {
-    fallow_workspace_need need = {.struct_size = sizeof need};
-    struct flw_bed_step step = {.inputs = fixture, .launch = launch};
-    flw_bed_declare(bed, &step, fallow_attention_restore_counters_query(&fixture->params, &need),
-                    &need);
-    return step;
+    int32_t *want = flw_bed_memory(fixture->call.bed, left_bytes(fixture));
+    memset(fixture->restored, 0, (size_t)fixture->params.consumers * 4);
+    for (size_t i = 0; i < left_bytes(fixture) / 4; i++) {
+        int64_t consumer = (int64_t)i / stride_of(fixture), at = (int64_t)i % stride_of(fixture);
+        want[i] = at < fixture->params.count ? 0 : fixture->left[i];
+        fixture->restored[consumer] += at < fixture->params.count && fixture->left[i] != 0;
+    }
+    flw_call_expect(&fixture->call, "counters", want);
+    flw_call_expect(&fixture->call, "restored", fixture->restored);
 }
 
-static void every_counter_becomes_0_and_is_counted(struct flw_bed *bed)
+FLW_TEST(every_counter_becomes_0_and_is_counted)
 {
     static const int32_t shapes[][2] = {{1, 0}, {1, 1}, {3, 5}, {2, 64}, {5, 1023}, {1, 5000}};
     for (int s = 0; s < 6; s++) {
-        struct fixture fixture, larger, smaller;
-        int32_t consumers = shapes[s][0], count = shapes[s][1], restored[5];
-        int32_t *counters = flw_bed_host((size_t)consumers * (size_t)count * 4);
-        make(bed, &fixture, consumers, count);
-        make(bed, &larger, consumers + 2, count + 9);
-        make(bed, &smaller, 1, count / 2);
-        struct flw_bed_step step = step_of(bed, &fixture), before = step_of(bed, &larger),
-                            after = step_of(bed, &smaller);
-        flw_bed_prove(bed, &step, &before, &after, (void *[]){counters, restored});
-        for (int32_t c = 0; c < consumers; c++) {
-            int32_t want = 0;
-            for (int32_t i = 0; i < count; i++) {
-                want += fixture.left[c * count + i] != 0 ? 1 : 0;
-                FLW_EXPECT(bed, counters[c * count + i] == 0, "counter %d of %d", i, c);
-            }
-            FLW_EXPECT(bed, restored[c] == want, "consumer %d: %d, expected %d", c, restored[c],
-                       want);
-        }
-        free(counters);
-        free(fixture.left);
-        free(larger.left);
-        free(smaller.left);
+        struct fixture *fixture = make(bed, shapes[s][0], shapes[s][1], 0);
+        flw_call_prove(&fixture->call);
+        compare(fixture);
     }
 }
 
-static void without_a_count_dirty_counters_are_not_read(struct flw_bed *bed)
+FLW_TEST(without_a_count_dirty_counters_are_not_read)
 {
-    int32_t counters[2 * 40];
-    fallow_restore_counters_params params;
-    fallow_restore_counters_params_init(&params);
-    params.counters = flw_bed_buffer(bed, "counters", sizeof counters);
-    params.count = 80;
-    FLW_EXPECT_OK(
-        bed, fallow_attention_restore_counters(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
-    flw_bed_read(bed, counters, params.counters, sizeof counters);
+    struct fixture *fixture = make(bed, 1, 80, 0);
+    int32_t *counters = flw_bed_buffer(bed, "counters", 320);
+    fixture->call.before = NULL;
+    (void)flw_call_need(&fixture->call);
+    flw_call_launch(&fixture->call, (void *[]){counters, NULL});
+    flw_bed_read(bed, fixture->left, counters, 320);
     for (int i = 0; i < 80; i++) {
-        FLW_EXPECT(bed, counters[i] == 0, "counter %d is %d", i, counters[i]);
+        FLW_EXPECT(bed, fixture->left[i] == 0, "counter %d is %d", i, fixture->left[i]);
     }
     FLW_EXPECT(bed, flw_bed_violations(bed) == 0, "dirty counters were read");
 }
 
-static void launch_alone(struct flw_bed *bed, void *inputs, void *const outputs[])
-{
-    (void)outputs;
-    FLW_EXPECT_OK(
-        bed, fallow_attention_restore_counters(flw_bed_kernels(bed), inputs, flw_bed_stream(bed)));
-}
-
 /* Counters of other consumers in between are untouched. The replay after an aborted one recovers
  * them. */
-static void a_captured_restore_recovers_each_replay(struct flw_bed *bed)
+FLW_TEST(a_captured_restore_recovers_each_replay)
 {
-    int32_t left[3 * 8], counters[3 * 8], restored[3];
-    fallow_restore_counters_params params;
-    fallow_restore_counters_params_init(&params);
-    params.counters = flw_bed_buffer(bed, "counters", sizeof counters);
-    params.restored = flw_bed_buffer(bed, "restored", sizeof restored);
-    params.consumers = 3;
-    params.count = 5;
-    params.stride = 8;
-    struct flw_bed_graph *graph = flw_bed_capture(bed, launch_alone, &params, NULL);
-    for (int32_t round = 0; round < 3; round++) {
-        for (int i = 0; i < 24; i++) {
-            left[i] = round == 0 ? 0 : i % (round + 1) + 1;
-        }
-        flw_bed_write(bed, params.counters, left, sizeof left);
-        flw_bed_replay(bed, graph);
-        flw_bed_read(bed, counters, params.counters, sizeof counters);
-        flw_bed_read(bed, restored, params.restored, sizeof restored);
-        for (int i = 0; i < 24; i++) {
-            FLW_EXPECT(bed, counters[i] == (i % 8 < 5 ? 0 : left[i]), "word %d is %d", i,
-                       counters[i]);
-        }
-        for (int c = 0; c < 3; c++) {
-            FLW_EXPECT(bed, restored[c] == (round == 0 ? 0 : 5), "consumer %d: %d", c, restored[c]);
-        }
+    struct fixture *fixture = make(bed, 3, 5, 8);
+    flw_call_capture(&fixture->call);
+    for (int round = 0; round < 4; round++) {
+        flw_call_replay(&fixture->call);
+        compare(fixture);
+        draw(fixture);
     }
 }
 
-static void mistakes_are_refused_by_name(struct flw_bed *bed)
+FLW_TEST(mistakes_are_refused_by_name)
 {
-    fallow_restore_counters_params good, bad;
-    fallow_kernels *kernels = flw_bed_kernels(bed);
-    fallow_stream stream = flw_bed_stream(bed);
-    char *memory = flw_bed_buffer(bed, "memory", 4096);
-    fallow_restore_counters_params_init(&good);
-    good.counters = (int32_t *)(void *)memory;
-    good.count = 16;
-#define REFUSED(change, word)                                                         \
-    bad = good;                                                                       \
-    change;                                                                           \
-    FLW_EXPECT_REFUSED(bed, fallow_attention_restore_counters(kernels, &bad, stream), \
-                       FALLOW_INVALID_ARGUMENT, word)
-    REFUSED(bad.count = -1, "count");
-    REFUSED(bad.consumers = -1, "consumers");
-    REFUSED(bad.consumers = 65536, "consumers");
-    REFUSED(bad.stride = 15, "stride");
-    REFUSED(bad.counters = NULL, "counters is NULL");
-    REFUSED(bad.counters = (int32_t *)(void *)(memory + 2), "counters is not aligned");
-    REFUSED(bad.restored = (int32_t *)(void *)(memory + 8), "counters and restored overlap");
-#undef REFUSED
-}
-
-int main(int argc, char **argv)
-{
-    static const struct flw_bed_test tests[] = {
-        FLW_BED_TEST(every_counter_becomes_0_and_is_counted),
-        FLW_BED_TEST(without_a_count_dirty_counters_are_not_read),
-        FLW_BED_TEST(a_captured_restore_recovers_each_replay),
-        FLW_BED_TEST(mistakes_are_refused_by_name),
-    };
-    return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
+    FLW_CALL_REFUSE(&make(bed, 2, 16, 0)->call,
+                    "restored=@counters+8: counters and restored overlap");
 }

@@ -145,11 +145,10 @@ static void write_offsets(struct flw_bed *bed, int32_t *cu_seqlens, int32_t each
     params.lengths = flw_bed_upload(bed, "accept lengths", lengths, sizeof lengths);
     params.cu_seqlens = cu_seqlens;
     params.batch = BATCH;
-    FLW_EXPECT_OK(bed,
-                  fallow_attention_cu_seqlens(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+    FLW_LAUNCH(bed, fallow_attention_cu_seqlens, &params);
 }
 
-static void a_capture_that_binds_empty_buffers_reads_lengths(struct flw_bed *bed)
+FLW_TEST(a_capture_that_binds_empty_buffers_reads_lengths)
 {
     struct graph_state state = make_state(bed);
     write_offsets(bed, state.cu_seqlens_q, 1);
@@ -157,7 +156,7 @@ static void a_capture_that_binds_empty_buffers_reads_lengths(struct flw_bed *bed
     expect_caught(bed, "flash_attention", "decode cache_seqlens", "argument 'cache_seqlens'");
 }
 
-static void a_capture_that_fills_lengths_only_reads_pages(struct flw_bed *bed)
+FLW_TEST(a_capture_that_fills_lengths_only_reads_pages)
 {
     struct graph_state state = make_state(bed);
     write_offsets(bed, state.cu_seqlens_q, 1);
@@ -166,7 +165,7 @@ static void a_capture_that_fills_lengths_only_reads_pages(struct flw_bed *bed)
     expect_caught(bed, "flash_attention", "decode page_table", "argument 'page_table'");
 }
 
-static void a_draft_that_rewrites_offsets_from_one_on_reads_the_first(struct flw_bed *bed)
+FLW_TEST(a_draft_that_rewrites_offsets_from_one_on_reads_the_first)
 {
     struct graph_state state = make_state(bed);
     write_ints(bed, state.cu_seqlens_q + 1, BATCH, 4, 4); /* cu[1:].copy_(cumsum) */
@@ -204,11 +203,10 @@ static void write_metadata(struct flw_bed *bed, const struct graph_state *state,
     params.cols = PAGES;
     params.page_size = PAGE;
     params.pad_len = 1;
-    FLW_EXPECT_OK(bed,
-                  fallow_attention_page_table(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+    FLW_LAUNCH(bed, fallow_attention_page_table, &params);
 }
 
-static void a_capture_after_the_module_reads_nothing_unwritten(struct flw_bed *bed)
+FLW_TEST(a_capture_after_the_module_reads_nothing_unwritten)
 {
     struct graph_state state = make_state(bed);
     write_offsets(bed, state.cu_seqlens_q, 1);
@@ -221,7 +219,7 @@ static void a_capture_after_the_module_reads_nothing_unwritten(struct flw_bed *b
 }
 
 /* Hybrid local attention maps columns up to the longest length, of which only pages were copied. */
-static void a_replay_that_copies_pages_only_leaves_an_index_unwritten(struct flw_bed *bed)
+FLW_TEST(a_replay_that_copies_pages_only_leaves_an_index_unwritten)
 {
     struct graph_state state = make_state(bed);
     struct index_args args = {.page_table = state.page_table, .batch = 1, .columns = 20};
@@ -249,11 +247,10 @@ static void write_padded(struct flw_bed *bed, void *to, int32_t count, int64_t v
     params.rows = BATCH;
     params.value = value;
     params.dtype = dtype;
-    FLW_EXPECT_OK(bed,
-                  fallow_attention_padded_copy(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+    FLW_LAUNCH(bed, fallow_attention_padded_copy, &params);
 }
 
-static void empty_graph_lengths_are_read_by_the_capture(struct flw_bed *bed)
+FLW_TEST(empty_graph_lengths_are_read_by_the_capture)
 {
     int32_t *lengths = flw_bed_buffer(bed, "_graph_seq_lens", BATCH * 4);
     struct vector_args args = {.values = lengths, .count = BATCH};
@@ -264,7 +261,7 @@ static void empty_graph_lengths_are_read_by_the_capture(struct flw_bed *bed)
     expect_clean(bed);
 }
 
-static void empty_positions_behind_the_batch_index_the_rotary_table(struct flw_bed *bed)
+FLW_TEST(empty_positions_behind_the_batch_index_the_rotary_table)
 {
     int64_t *positions = flw_bed_buffer(bed, "input_positions", BATCH * 8);
     const int64_t three[3] = {5, 6, 7};
@@ -277,7 +274,7 @@ static void empty_positions_behind_the_batch_index_the_rotary_table(struct flw_b
     expect_clean(bed);
 }
 
-static void offsets_padded_in_place_of_zeros_and_cat_are_equal(struct flw_bed *bed)
+FLW_TEST(offsets_padded_in_place_of_zeros_and_cat_are_equal)
 {
     const int32_t expected[BATCH + 1] = {0, 3, 6, 9, 12, 15, 18, 21, 24};
     int32_t *cu_seqlens = flw_bed_buffer(bed, "cu_seq_lens", sizeof expected), read[BATCH + 1];
@@ -325,14 +322,13 @@ static fallow_validate_report look_at_ids(struct flw_bed *bed, const int32_t *id
     params.rows = TOKENS;
     params.top_k = TOP_K;
     params.id_count = EXPERTS;
-    FLW_EXPECT_OK(bed,
-                  fallow_debug_validate_ids(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+    FLW_LAUNCH(bed, fallow_debug_validate_ids, &params);
     flw_bed_read(bed, &report, params.report, sizeof report);
     return report;
 }
 
 /* Every byte is written: poison sees nothing. The look at the values does. */
-static void ids_written_through_two_names_are_out_of_range(struct flw_bed *bed)
+FLW_TEST(ids_written_through_two_names_are_out_of_range)
 {
     const size_t bytes = TOKENS * TOP_K * 4;
     struct topk_args args = {.ids = flw_bed_buffer(bed, "topk_ids", bytes)};
@@ -352,7 +348,7 @@ static void ids_written_through_two_names_are_out_of_range(struct flw_bed *bed)
 }
 
 /* The module has no third output; two that overlap are refused before anything is launched. */
-static void outputs_of_one_call_that_overlap_are_refused(struct flw_bed *bed)
+FLW_TEST(outputs_of_one_call_that_overlap_are_refused)
 {
     fallow_route_params params;
     float *weights = flw_bed_buffer(bed, "topk_weights", TOKENS * TOP_K * 4);
@@ -367,21 +363,4 @@ static void outputs_of_one_call_that_overlap_are_refused(struct flw_bed *bed)
     FLW_EXPECT_REFUSED(bed, fallow_moe_route(flw_bed_kernels(bed), &params, flw_bed_stream(bed)),
                        FALLOW_INVALID_ARGUMENT, "weights and ids overlap");
     printf("       caught: %s\n", flw_bed_last_error(bed));
-}
-
-int main(int argc, char **argv)
-{
-    static const struct flw_bed_test tests[] = {
-        FLW_BED_TEST(a_capture_that_binds_empty_buffers_reads_lengths),
-        FLW_BED_TEST(a_capture_that_fills_lengths_only_reads_pages),
-        FLW_BED_TEST(a_draft_that_rewrites_offsets_from_one_on_reads_the_first),
-        FLW_BED_TEST(a_capture_after_the_module_reads_nothing_unwritten),
-        FLW_BED_TEST(a_replay_that_copies_pages_only_leaves_an_index_unwritten),
-        FLW_BED_TEST(empty_graph_lengths_are_read_by_the_capture),
-        FLW_BED_TEST(empty_positions_behind_the_batch_index_the_rotary_table),
-        FLW_BED_TEST(offsets_padded_in_place_of_zeros_and_cat_are_equal),
-        FLW_BED_TEST(ids_written_through_two_names_are_out_of_range),
-        FLW_BED_TEST(outputs_of_one_call_that_overlap_are_refused),
-    };
-    return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

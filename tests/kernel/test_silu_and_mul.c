@@ -1,240 +1,171 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/number.h"
 #include "fallow/moe.h"
-#include "kernel/bed.h"
+#include "kernel/call.h"
 #include "moe/silu_and_mul.h"
 
-/* One call: parameters, and the input in the host's memory. */
+FLW_MODULE(silu_and_mul, fallow_moe_silu_and_mul, fallow_silu_and_mul, FLW_IN(in),
+           FLW_OUT_BYTES(out), FLW_OUT(scales), FLW_IN_MAYBE(row_counts),
+           FLW_COUNT(rows, 0, (int64_t)1 << 40), FLW_COUNT(width, 1, 1 << 20),
+           FLW_COUNT(group_rows, 0, INT64_MAX), FLW_STRIDE(in_stride, 256),
+           FLW_STRIDE(out_stride, 128), FLW_FLAG(rounds_silu), FLW_DTYPE(dtype, FLW_FLOATS),
+           FLW_OUT_DTYPE(out_dtype, FALLOW_BF16))
+
 struct fixture {
+    struct flw_call call;
     fallow_silu_and_mul_params params;
-    unsigned char *in; /* [rows, in_stride] dtype */
-    int64_t in_count;
+    float *in; /* [rows, 2 width], of values that the dtype holds */
 };
 
-static void set_in(struct fixture *fixture, int64_t i, float value)
+static float rounded(float value, fallow_dtype dtype)
 {
-    flw_number_narrow(fixture->in + i * (int64_t)fallow_dtype_bytes(fixture->params.dtype),
-                      fixture->params.dtype, value);
-}
-
-static float get_in(const struct fixture *fixture, int64_t row, int64_t i)
-{
-    int64_t at = row * 2 * fixture->params.width + i;
-    return flw_number_widen(fixture->in + at * (int64_t)fallow_dtype_bytes(fixture->params.dtype),
-                            fixture->params.dtype);
+    unsigned char raw[4];
+    flw_number_narrow(raw, dtype, value);
+    return flw_number_widen(raw, dtype);
 }
 
 /* Numbers of all sizes up to 30, both signs. */
-static void make(struct flw_bed *bed, struct fixture *fixture, int64_t rows, int32_t width,
-                 fallow_dtype dtype)
+static struct fixture *make(struct flw_bed *bed, int64_t rows, int32_t width, fallow_dtype dtype)
 {
-    fallow_silu_and_mul_params_init(&fixture->params);
+    struct fixture *fixture = flw_bed_memory(bed, sizeof *fixture);
+    size_t count = (size_t)(rows * 2 * width);
+    flw_call_init(bed, &fixture->call, silu_and_mul(), &fixture->params);
     fixture->params.rows = rows;
     fixture->params.width = width;
     fixture->params.dtype = fixture->params.out_dtype = dtype;
-    fixture->in_count = rows * 2 * width;
-    fixture->in = flw_bed_host((size_t)fixture->in_count * 4);
-    for (int64_t i = 0; i < fixture->in_count; i++) {
+    fixture->in = flw_call_typed(&fixture->call, "in", count, &fixture->params.dtype);
+    for (size_t i = 0; i < count; i++) {
         float size = ldexpf(1.0f, (int)flw_bed_random_below(bed, 10) - 5);
-        set_in(fixture, i, size * ((float)flw_bed_random_below(bed, 2001) / 1000.0f - 1.0f));
+        float value = size * ((float)flw_bed_random_below(bed, 2001) / 1000.0f - 1.0f);
+        fixture->in[i] = rounded(value, dtype);
     }
+    return fixture;
 }
 
-static void upload(struct flw_bed *bed, struct fixture *fixture)
+static float gate_of(const struct fixture *fixture, int64_t at)
 {
-    fixture->params.in =
-        flw_bed_upload(bed, "in", fixture->in,
-                       (size_t)fixture->in_count * fallow_dtype_bytes(fixture->params.dtype));
+    int64_t width = fixture->params.width;
+    return fixture->in[at / width * 2 * width + at % width];
 }
 
-static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
+static float up_of(const struct fixture *fixture, int64_t at)
 {
-    fallow_silu_and_mul_params params = ((struct fixture *)inputs)->params;
-    params.out = outputs[0];
-    params.scales = params.out_dtype == FALLOW_E4M3 ? outputs[1] : NULL;
-    FLW_EXPECT_OK(bed, fallow_moe_silu_and_mul(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+    int64_t width = fixture->params.width;
+    return fixture->in[(at / width * 2 + 1) * width + at % width];
 }
 
-static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
+/* The result of element `at` of the output in double, before any rounding. */
+static double expected(const struct fixture *fixture, int64_t at)
 {
-    fallow_workspace_need need = {.struct_size = sizeof need};
-    struct flw_bed_step step = {.inputs = fixture, .launch = launch};
-    flw_bed_declare(bed, &step, fallow_moe_silu_and_mul_query(&fixture->params, &need), &need);
-    return step;
+    double gate = gate_of(fixture, at);
+    return gate / (1.0 + exp(-gate)) * up_of(fixture, at);
 }
 
-/* The result in double, before any rounding. */
-static double expected(const struct fixture *fixture, int64_t row, int64_t i)
+static float got_at(const struct fixture *fixture, int64_t at)
 {
-    double gate = get_in(fixture, row, i), up = get_in(fixture, row, fixture->params.width + i);
-    return gate / (1.0 + exp(-gate)) * up;
+    fallow_dtype dtype = fixture->params.out_dtype;
+    return flw_number_widen((const unsigned char *)fixture->call.out[0] +
+                                at * (int64_t)fallow_dtype_bytes(dtype),
+                            dtype);
 }
 
 /* |got - want| is at most the function's own error and the type's rounding. */
-static bool is_close(float got, double want, fallow_dtype dtype)
+static void check_close(struct flw_bed *bed, const struct fixture *fixture, int64_t at)
 {
+    fallow_dtype dtype = fixture->params.dtype;
+    double got = got_at(fixture, at), want = expected(fixture, at);
     double ulp = dtype == FALLOW_BF16 ? 0x1p-8 : dtype == FALLOW_F16 ? 0x1p-11 : 0x1p-23;
     double room =
         fabs(want) * (ulp + FLW_SILU_ERROR) + (dtype == FALLOW_F16 ? 0x1p-25 : FLW_SILU_LEAST);
-    return isnan(want) ? isnan(got) : isinf(want) ? (double)got == want : fabs(got - want) <= room;
+    FLW_EXPECT(bed, fabs(got - want) <= room, "element %lld: %g, expected %g", (long long)at, got,
+               want);
 }
 
-static void prove(struct flw_bed *bed, struct fixture *fixture, void *const out[])
-{
-    struct fixture larger, smaller;
-    const fallow_silu_and_mul_params *params = &fixture->params;
-    make(bed, &larger, params->rows + 3, params->width, params->dtype);
-    make(bed, &smaller, params->rows / 2 + 1, params->width, params->dtype);
-    larger.params.out_dtype = smaller.params.out_dtype = params->out_dtype;
-    upload(bed, fixture);
-    upload(bed, &larger);
-    upload(bed, &smaller);
-    struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, &larger),
-                        after = step_of(bed, &smaller);
-    flw_bed_prove(bed, &step, &before, &after, out);
-    free(larger.in);
-    free(smaller.in);
-}
-
-static void check_close(struct flw_bed *bed, struct fixture *fixture)
-{
-    const fallow_silu_and_mul_params *params = &fixture->params;
-    size_t each = fallow_dtype_bytes(params->dtype);
-    unsigned char *out = flw_bed_host((size_t)params->rows * (size_t)params->width * each);
-    prove(bed, fixture, (void *[]){out, NULL});
-    for (int64_t row = 0; row < params->rows; row++) {
-        for (int64_t i = 0; i < params->width; i++) {
-            float got =
-                flw_number_widen(out + (row * params->width + i) * (int64_t)each, params->dtype);
-            FLW_EXPECT(bed, is_close(got, expected(fixture, row, i), params->dtype),
-                       "row %lld, element %lld: %g, expected %g", (long long)row, (long long)i,
-                       (double)got, expected(fixture, row, i));
-        }
-    }
-    free(out);
-}
-
-static void every_type_and_width_is_close_to_double(struct flw_bed *bed)
+FLW_TEST(every_type_and_width_is_close_to_double)
 {
     static const fallow_dtype dtypes[] = {FALLOW_F16, FALLOW_BF16, FALLOW_F32};
     static const int32_t widths[] = {1, 3, 8, 64, 129};
     static const int64_t rows[] = {0, 1, 5};
-    for (int d = 0; d < 3; d++) {
-        for (int w = 0; w < 5; w++) {
-            for (int r = 0; r < 3; r++) {
-                struct fixture fixture;
-                make(bed, &fixture, rows[r], widths[w], dtypes[d]);
-                check_close(bed, &fixture);
-                free(fixture.in);
-            }
+    for (int k = 0; k < 45; k++) {
+        struct fixture *fixture = make(bed, rows[k % 3], widths[k / 3 % 5], dtypes[k / 15]);
+        flw_call_prove(&fixture->call);
+        for (int64_t at = 0; at < fixture->params.rows * fixture->params.width; at++) {
+            check_close(bed, fixture, at);
         }
     }
 }
 
-static void infinities_and_nan_follow_the_formula(struct flw_bed *bed)
+FLW_TEST(infinities_and_nan_follow_the_formula)
 {
-    static const float gates[] = {-INFINITY, INFINITY, NAN, -100.0f, -88.0f, 0.0f, 1.0f, INFINITY};
-    static const float ups[] = {1.0f, 2.0f, 1.0f, 1.0f, INFINITY, INFINITY, NAN, 0.0f};
-    struct fixture fixture;
-    make(bed, &fixture, 1, 8, FALLOW_F32);
-    for (int i = 0; i < 8; i++) {
-        set_in(&fixture, i, gates[i]);
-        set_in(&fixture, 8 + i, ups[i]);
-    }
-    float out[8];
-    prove(bed, &fixture, (void *[]){out, NULL});
+    static const float values[] = {
+        -INFINITY, INFINITY, NAN,  -100.0f, -88.0f,   0.0f,     1.0f, INFINITY, /* gates */
+        1.0f,      2.0f,     1.0f, 1.0f,    INFINITY, INFINITY, NAN,  0.0f};    /* ups */
+    struct fixture *fixture = make(bed, 1, 8, FALLOW_F32);
+    memcpy(fixture->in, values, sizeof values);
+    flw_call_prove(&fixture->call);
+    const float *out = fixture->call.out[0];
     FLW_EXPECT(bed, isnan(out[0]), "silu(-inf) is %g", (double)out[0]);
     FLW_EXPECT(bed, isinf(out[1]) && out[1] > 0, "silu(inf) 2 is %g", (double)out[1]);
     FLW_EXPECT(bed, isnan(out[2]) && isnan(out[6]), "a NaN was lost");
     FLW_EXPECT(bed, fabsf(out[3]) < 1e-36f && signbit(out[3]), "silu(-100) is %g", (double)out[3]);
     FLW_EXPECT(bed, isnan(out[5]) && isnan(out[7]), "inf * 0 is no NaN");
-    free(fixture.in);
 }
 
-static void in_place_is_bit_equal_to_out_of_place(struct flw_bed *bed)
+FLW_TEST(in_place_is_bit_equal_to_out_of_place)
 {
-    struct fixture fixture;
-    make(bed, &fixture, 7, 48, FALLOW_BF16);
-    size_t in_bytes = (size_t)fixture.in_count * 2;
-    unsigned char *apart = flw_bed_host(7 * 48 * 2), *together = flw_bed_host(in_bytes);
-    prove(bed, &fixture, (void *[]){apart, NULL});
-    fixture.params.out = (void *)(uintptr_t)fixture.params.in;
-    fixture.params.out_stride = 96;
-    FLW_EXPECT_OK(
-        bed, fallow_moe_silu_and_mul(flw_bed_kernels(bed), &fixture.params, flw_bed_stream(bed)));
-    flw_bed_read(bed, together, fixture.params.in, in_bytes);
+    struct fixture *fixture = make(bed, 7, 48, FALLOW_BF16);
+    unsigned char before[7 * 192], together[7 * 192];
+    flw_call_prove(&fixture->call);
+    void *in = (void *)(uintptr_t)fixture->params.in;
+    flw_bed_read(bed, before, in, sizeof before);
+    fixture->params.out_stride = 96;
+    flw_call_launch(&fixture->call, &in);
+    flw_bed_read(bed, together, in, sizeof together);
     for (int row = 0; row < 7; row++) {
-        FLW_EXPECT(bed, memcmp(together + row * 192, apart + row * 96, 96) == 0, "row %d", row);
-        FLW_EXPECT(bed, memcmp(together + row * 192 + 96, fixture.in + row * 192 + 96, 96) == 0,
+        const char *apart = (const char *)fixture->call.out[0] + (ptrdiff_t)row * 96;
+        FLW_EXPECT(bed, memcmp(together + row * 192, apart, 96) == 0, "row %d", row);
+        FLW_EXPECT(bed, memcmp(together + row * 192 + 96, before + row * 192 + 96, 96) == 0,
                    "the up half of row %d was written", row);
     }
-    free(apart);
-    free(together);
-    free(fixture.in);
 }
 
-static void rows_beyond_an_experts_count_are_left_alone(struct flw_bed *bed)
+FLW_TEST(rows_beyond_an_experts_count_keep_their_values)
 {
-    int32_t counts[] = {2, 0, 3};
-    struct fixture fixture;
-    unsigned char out[9 * 16 * 4];
-    make(bed, &fixture, 9, 16, FALLOW_F32);
-    upload(bed, &fixture);
-    fixture.params.group_rows = 3;
-    fixture.params.row_counts = flw_bed_upload(bed, "row_counts", counts, sizeof counts);
-    fixture.params.out = flw_bed_buffer(bed, "out", sizeof out);
-    memset(out, 0x5a, sizeof out);
-    flw_bed_write(bed, fixture.params.out, out, sizeof out);
-    FLW_EXPECT_OK(
-        bed, fallow_moe_silu_and_mul(flw_bed_kernels(bed), &fixture.params, flw_bed_stream(bed)));
-    flw_bed_read(bed, out, fixture.params.out, sizeof out);
-    for (int row = 0; row < 9; row++) {
-        for (int i = 0; i < 16; i++) {
-            float got;
-            memcpy(&got, out + (row * 16 + i) * 4, 4);
-            bool is_written = row % 3 < counts[row / 3];
-            FLW_EXPECT(bed,
-                       is_written ? is_close(got, expected(&fixture, row, i), FALLOW_F32)
-                                  : flw_number_bits(got) == 0x5a5a5a5a,
-                       "row %d, element %d", row, i);
+    static const int32_t counts[] = {2, 0, 3};
+    struct fixture *fixture = make(bed, 9, 16, FALLOW_F32);
+    fixture->params.group_rows = 3;
+    memcpy(flw_call_input(&fixture->call, "row_counts", 3, 4), counts, sizeof counts);
+    flw_call_run(&fixture->call);
+    for (int64_t at = 0; at < 9 * 16; at++) {
+        if (at / 16 % 3 < counts[at / 48]) {
+            check_close(bed, fixture, at);
+        } else {
+            FLW_EXPECT(bed, flw_number_bits(got_at(fixture, at)) == 0x5a5a5a5a, "element %lld",
+                       (long long)at);
         }
     }
-    free(fixture.in);
 }
 
-static void quantised_values_are_within_half_a_step(struct flw_bed *bed)
+FLW_TEST(quantised_values_are_within_half_a_step)
 {
-    struct fixture fixture;
-    make(bed, &fixture, 4, 256, FALLOW_BF16);
-    for (int i = 0; i < 256; i++) {
-        set_in(&fixture, 512 + i, 0.0f); /* row 1: a group of zeros, and one more */
-    }
-    fixture.params.out_dtype = FALLOW_E4M3;
-    unsigned char out[4 * 256];
-    float scales[4 * 2];
-    prove(bed, &fixture, (void *[]){out, scales});
-    for (int64_t row = 0; row < 4; row++) {
-        for (int64_t group = 0; group < 2; group++) {
-            double largest = 1e-10, scale = scales[row * 2 + group];
-            for (int64_t i = group * 128; i < group * 128 + 128; i++) {
-                largest = fmax(largest, fabs(expected(&fixture, row, i)));
-            }
-            FLW_EXPECT(bed, fabs(scale - largest / 448) <= (FLW_SILU_ERROR + 0x1p-23) * scale,
-                       "scale of row %lld", (long long)row);
-            for (int64_t i = group * 128; i < group * 128 + 128; i++) {
-                double want = expected(&fixture, row, i);
-                double got = flw_e4m3_widen(out[row * 256 + i]) * scale;
-                FLW_EXPECT(bed, fabs(got - want) <= fabs(want) / 15.9 + scale * 0x1p-10,
-                           "row %lld, element %lld: %g, expected %g", (long long)row, (long long)i,
-                           got, want);
-            }
+    struct fixture *fixture = make(bed, 4, 256, FALLOW_BF16);
+    memset(fixture->in + 512, 0, 256 * sizeof(float)); /* row 1: a group of zeros, and one more */
+    fixture->params.out_dtype = FALLOW_E4M3;
+    flw_call_prove(&fixture->call);
+    const float *scales = flw_call_out(&fixture->call, "scales");
+    for (int64_t group = 0; group < 8; group++) {
+        double largest = 1e-10, scale = scales[group];
+        for (int64_t at = group * 128; at < group * 128 + 128; at++) {
+            double want = expected(fixture, at), got = got_at(fixture, at) * scale;
+            largest = fmax(largest, fabs(want));
+            FLW_EXPECT(bed, fabs(got - want) <= fabs(want) / 15.9 + scale * 0x1p-10,
+                       "element %lld: %g, expected %g", (long long)at, got, want);
         }
+        FLW_EXPECT(bed, fabs(scale - largest / 448) <= (FLW_SILU_ERROR + 0x1p-23) * scale,
+                   "scale of group %lld", (long long)group);
     }
-    free(fixture.in);
 }
 
 /* Return the largest relative error of the kernel's silu of x, times anything: its own roundings,
@@ -253,7 +184,7 @@ static double device_error(float x)
 }
 
 /* Compare the bound with the limits in the device's documents, without a GPU. */
-static void the_stated_error_holds_for_the_devices_arithmetic(struct flw_bed *bed)
+FLW_TEST(the_stated_error_holds_for_the_devices_arithmetic)
 {
     double worst = 0;
     float at = 0, least = -126 / FLW_SILU_LOG2_OF_E; /* the divisor is below 2^126 from here on */
@@ -270,69 +201,29 @@ static void the_stated_error_holds_for_the_devices_arithmetic(struct flw_bed *be
     FLW_EXPECT(bed, smallest <= FLW_SILU_LEAST, "silu(%g) is %g", (double)least, -smallest);
 }
 
-static void silu_may_be_rounded_first(struct flw_bed *bed)
+FLW_TEST(silu_may_be_rounded_first)
 {
-    struct fixture fixture;
-    make(bed, &fixture, 3, 40, FALLOW_BF16);
-    fixture.params.rounds_silu = 1;
-    uint16_t out[120];
-    prove(bed, &fixture, (void *[]){out, NULL});
+    struct fixture *fixture = make(bed, 3, 40, FALLOW_BF16);
+    fixture->params.rounds_silu = 1;
+    flw_call_prove(&fixture->call);
     for (int64_t k = 0; k < 120; k++) {
-        float gate = get_in(&fixture, k / 40, k % 40), up = get_in(&fixture, k / 40, 40 + k % 40);
-        double silu = flw_bf16_widen(flw_bf16_narrow((float)(gate / (1.0 + exp(-(double)gate)))));
-        FLW_EXPECT(bed, fabs(flw_bf16_widen(out[k]) - silu * up) <= fabs(silu * up) * 0x1p-7,
+        double gate = gate_of(fixture, k);
+        double want = rounded((float)(gate / (1.0 + exp(-gate))), FALLOW_BF16) * up_of(fixture, k);
+        FLW_EXPECT(bed, fabs((double)got_at(fixture, k) - want) <= fabs(want) * 0x1p-7,
                    "element %lld", (long long)k);
     }
-    free(fixture.in);
 }
 
-static void mistakes_are_refused_by_name(struct flw_bed *bed)
+/* Quantised and with counts, so that all buffers are there. */
+FLW_TEST(mistakes_are_refused_by_name)
 {
-    fallow_silu_and_mul_params good, bad;
-    fallow_kernels *kernels = flw_bed_kernels(bed);
-    fallow_stream stream = flw_bed_stream(bed);
-    char *memory = flw_bed_buffer(bed, "memory", 1 << 16);
-    fallow_silu_and_mul_params_init(&good);
-    good.rows = 4;
-    good.width = 128;
-    good.dtype = good.out_dtype = FALLOW_BF16;
-    good.in = memory;
-    good.out = memory + 4096;
-#define REFUSED(change, word)                                               \
-    bad = good;                                                             \
-    change;                                                                 \
-    FLW_EXPECT_REFUSED(bed, fallow_moe_silu_and_mul(kernels, &bad, stream), \
-                       FALLOW_INVALID_ARGUMENT, word)
-    REFUSED(bad.rows = -1, "rows");
-    REFUSED(bad.width = 0, "width");
-    REFUSED((bad.rows = (int64_t)1 << 40, bad.in_stride = (int64_t)1 << 40), "in");
-    REFUSED(bad.dtype = FALLOW_I32, "dtype");
-    REFUSED(bad.out_dtype = FALLOW_F32, "out_dtype");
-    REFUSED(bad.group_rows = 3, "group_rows");
-    REFUSED(bad.in_stride = 255, "in_stride");
-    REFUSED(bad.out_stride = 127, "out_stride");
-    REFUSED(bad.in = NULL, "in is NULL");
-    REFUSED(bad.out = NULL, "out is NULL");
-    REFUSED(bad.out = memory + 4097, "out is not aligned");
-    REFUSED(bad.out = memory, "in and out overlap"); /* compact, over the same memory */
-    REFUSED((bad.out_stride = 256, bad.out = memory + 256), "in and out overlap");
-    REFUSED(bad.out_dtype = FALLOW_E4M3, "scales is NULL");
-    REFUSED((bad.out_dtype = FALLOW_E4M3, bad.width = 96), "width");
-    REFUSED((bad.out_dtype = FALLOW_E4M3, bad.scales = (float *)(void *)memory), "overlap");
-#undef REFUSED
-}
-
-int main(int argc, char **argv)
-{
-    static const struct flw_bed_test tests[] = {
-        FLW_BED_TEST(every_type_and_width_is_close_to_double),
-        FLW_BED_TEST(infinities_and_nan_follow_the_formula),
-        FLW_BED_TEST(in_place_is_bit_equal_to_out_of_place),
-        FLW_BED_TEST(rows_beyond_an_experts_count_are_left_alone),
-        FLW_BED_TEST(quantised_values_are_within_half_a_step),
-        FLW_BED_TEST(the_stated_error_holds_for_the_devices_arithmetic),
-        FLW_BED_TEST(silu_may_be_rounded_first),
-        FLW_BED_TEST(mistakes_are_refused_by_name),
-    };
-    return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
+    struct fixture *fixture = make(bed, 4, 128, FALLOW_BF16);
+    fixture->params.out_dtype = FALLOW_E4M3;
+    fixture->params.group_rows = 2;
+    flw_call_input(&fixture->call, "row_counts", 2, 4);
+    FLW_CALL_REFUSE(&fixture->call, "rows=1099511627776 in_stride=1099511627776: in",
+                    "group_rows=3: group_rows", "width=96: width", "out=@out+8: multiples of 16",
+                    "out_dtype=BF16 out=@out+1: out is not aligned",
+                    "out_dtype=BF16 out=@in: in and out overlap",
+                    "out_dtype=BF16 out_stride=256 out=@in+256: in and out overlap");
 }
