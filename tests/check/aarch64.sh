@@ -7,11 +7,11 @@
 #
 #   aarch64.sh <build folder>
 #
-# As root it installs the compiler and qemu where they are missing. The arm64 libraries come from where this
-# machine's packages come from, into <build folder>/root: nothing of them is installed.
+# As root it installs the compiler and qemu if they are missing. The arm64 libraries are unpacked from this machine's
+# archive into <build folder>/root, not installed.
 #
-# What this cannot show is the order of memory: the emulator's loads and stores are x86's, which reorders less
-# than any ARM machine. check.asym_model shows that, on a model of ARMv8's memory.
+# The emulator orders memory as x86 does, which reorders less than any ARM machine. check.asym_model covers that, on a
+# model of ARMv8's memory.
 set -u
 build=${1:?usage: aarch64.sh BUILD-FOLDER}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -19,7 +19,7 @@ mkdir -p "$build" && build=$(cd "$build" && pwd) || exit 1
 jobs=$(nproc 2>/dev/null || echo 2)
 libraries='libcmocka-dev libjemalloc-dev liblzma-dev zlib1g-dev libzstd-dev python3'
 
-# What of these kinds does not run: a test's name, and why.
+# Tests of these kinds that do not run, with the reason.
 left_out='unit.api_host_limits      the emulator sets no limit of memory for itself
 unit.arena_faults         thousands of worlds, each with a pool
 unit.report               fifty reports of whole traces, which take the emulator minutes
@@ -56,7 +56,7 @@ die() {
     exit 1
 }
 
-# This machine lacks what it needs, and nothing was tested.
+# Something is missing on this machine, and nothing was tested.
 cannot() {
     echo "aarch64: $1" >&2
     exit 77
@@ -109,7 +109,7 @@ names() {
 
 kinds='^(unit|property|kernel|stress|preload)$'
 
-# Says what does not run, and that each of these names is one of a test.
+# Print the tests that do not run, and check that each name is a test.
 say_left_out() {
     local all of_kinds name reason
     all=$(names)

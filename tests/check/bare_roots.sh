@@ -12,8 +12,8 @@
 # newer: the second command, reduced to the stage `quick`; then clang builds everything with warnings as errors. The
 # compiler's log must have no warning. FALLOW_TEST_ALL=1 runs both commands in both suites, with all stages.
 #
-# Needs root (chroot, mounts in a namespace of their own) and debootstrap, which it installs. Packages come from
-# where this machine's own settings get them.
+# Needs root (chroot, mounts in a namespace of their own) and debootstrap, which it installs. Packages are taken from the
+# archive of this machine's settings.
 set -u
 suites='bookworm trixie bullseye'
 if [ "${1-}" = --suites ]; then
@@ -40,7 +40,7 @@ mkdir -p "$roots" && roots=$(cd "$roots" && pwd) || exit 1
 
 # ------------------------------------------------------------------------------------------- roots ---
 
-# The archive that this machine's packages come from.
+# Print the archive of this machine's packages.
 mirror() {
     # shellcheck disable=SC2016 # apt fills in the names
     apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 2>/dev/null |
@@ -61,7 +61,7 @@ make_root() {
     true
 }
 
-# unpack ROOT FOLDER: the committed sources, with what is not committed yet in a developer's tree
+# unpack ROOT FOLDER: the sources with uncommitted changes
 unpack() {
     local commit
     commit=$(git stash create 2>/dev/null)
@@ -101,7 +101,7 @@ readme_lines() {
 failed=0
 count=0
 
-# expect WHAT COMMAND...: one line for each thing that was looked at
+# expect TEXT COMMAND...: print one line for each check
 expect() {
     local what=$1
     shift
@@ -114,7 +114,7 @@ expect() {
     fi
 }
 
-# ran NAME ROOT USER FOLDER LINE: the line ends well; its output lies in $log
+# ran NAME ROOT USER FOLDER LINE: true if the line succeeds; its output is in $log
 ran() {
     local name=$1 began=$SECONDS
     shift
@@ -139,7 +139,7 @@ no_warning() {
     ! grep -n 'warning:' "$1" | head -5 | grep .
 }
 
-# says TEXT: the last log has a line with it
+# says TEXT: true if the last log contains the text
 says() {
     grep -qF -- "$1" "$log"
 }

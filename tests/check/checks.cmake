@@ -114,10 +114,10 @@ if(TARGET fallow AND FALLOW_BENCH AND CMAKE_BUILD_TYPE STREQUAL "Release" AND FA
   endif()
 endif()
 flw_add_test(check asym_model SOURCES asym_model.c weak_machine.c PLAIN)
-# What the cross compiler makes of the same lock.
+# The same lock in the cross compiler's code.
 add_test(NAME check.asym_arm COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/asym_arm.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(check.asym_arm PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
-# Slow, so asked for: cmake --build build/<preset> --target tidy
+# Slow, so on request only: cmake --build build/<preset> --target tidy
 add_custom_target(tidy USES_TERMINAL
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tidy.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 if(TARGET flw_page)
@@ -129,7 +129,7 @@ if(TARGET fallow AND TARGET fallow-simcuda AND FLW_DEMO)
     add_test(NAME check.view COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/view.py $<TARGET_FILE:fallow>
       ${FLW_DEMO})
     set_tests_properties(check.view PROPERTIES LABELS check TIMEOUT 240)
-    if(NOT FALLOW_SANITIZE) # what sanitizers look for is not here
+    if(NOT FALLOW_SANITIZE) # sanitizers would find nothing here
       add_test(NAME check.page_browser COMMAND ${Python3_EXECUTABLE} -B
         ${CMAKE_CURRENT_SOURCE_DIR}/page_browser.py $<TARGET_FILE:fallow> ${FLW_DEMO}
         --shots ${CMAKE_CURRENT_BINARY_DIR}/screenshots)
@@ -140,7 +140,7 @@ if(TARGET fallow AND TARGET fallow-simcuda AND FLW_DEMO)
       add_test(NAME check.perfetto COMMAND ${Python3_EXECUTABLE} -B
         ${CMAKE_CURRENT_SOURCE_DIR}/perfetto.py $<TARGET_FILE:fallow> ${snapshots}
         --shots ${CMAKE_CURRENT_BINARY_DIR}/screenshots)
-      # Where tools/quickstart puts what PyPI has.
+      # tools/quickstart installs packages of PyPI there.
       set_tests_properties(check.perfetto PROPERTIES
         ENVIRONMENT_MODIFICATION PYTHONPATH=path_list_append:${PROJECT_SOURCE_DIR}/build/pypi/perfetto)
       if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT CMAKE_CROSSCOMPILING) # a wheel is a native Release build

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a trace costs grows as the trace does: instructions (callgrind) at three sizes, each twice the one before. What
-# the second doubling adds may be little more than twice what the first one added; where each event looks at all
-# others, it is four times that. Times are not looked at.
+# The cost of a trace is linear in its size: instructions (callgrind) at three sizes, each twice the one before. The second
+# doubling may add little more than twice as many as the first one; if each event searched all others, it would add four
+# times as many. Times are not measured.
 #
 #   linear_cost.py FALLOW     exit 1: something grows faster; 77: no valgrind
 import os
@@ -51,7 +51,7 @@ def main(fallow):
          lambda count, path, largest=largest: make_random(fallow, count, largest, path))
         for what, largest, command in (
             ("replay with all policies", "64M", ["replay", "--no-times"]),
-            # so small that nothing ends what is live from growing, and what is free between
+            # so small that live and free blocks only become more
             ("replay with models, ever more blocks", "64K",
              ["replay", "--no-times", "--policy", "pytorch,pytorch-expandable,async"]),
             ("report of one policy", "64M", ["report", "--no-times", "--policy", "driver"]))

@@ -6,7 +6,7 @@ flw_add_test(stress realtime SOURCES test_realtime.c LIBRARIES flw_base TIMEOUT 
 if(TARGET fallow_shared AND TARGET flw_test_pool)
   flw_add_test(stress realtime_pool SOURCES test_realtime_pool.c LIBRARIES fallow_shared test_support
     DEPENDS fallow-simcuda TIMEOUT 240)
-  # ThreadSanitizer's build asks the kernel for no barrier; what it is for is to see races between hits.
+  # ThreadSanitizer's build uses no membarrier; there the test shows that races between hits are detected.
   if(FALLOW_SANITIZE STREQUAL "thread")
     flw_add_test(stress hit_race SOURCES test_hit_race.c LIBRARIES fallow_shared test_support
       DEPENDS fallow-simcuda TIMEOUT 240)

@@ -2,7 +2,7 @@
 # The mutation suite: the library's sources a second time, with their planted faults, under the stress
 # program. Nothing of it is installed.
 if(NOT TARGET flw_test_pool OR NOT TARGET flw_pool OR FALLOW_SANITIZE)
-  return() # under a sanitizer a caught fault would say nothing about the checker
+  return() # a sanitizer would catch faults in place of the checker
 endif()
 set(sources)
 foreach(layer base driver section memory heap record pool arena)
