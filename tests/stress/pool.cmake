@@ -9,12 +9,6 @@ add_executable(stress_pool stress_pool.c stress_draw.c stress_fault.c stress_oth
 flw_target(stress_pool)
 target_link_libraries(stress_pool PRIVATE flw_test_pool)
 
-add_executable(test_misuse_race test_misuse_race.c)
-flw_target(test_misuse_race)
-target_link_libraries(test_misuse_race PRIVATE flw_test_pool)
-add_test(NAME stress.misuse_race COMMAND test_misuse_race)
-set_tests_properties(stress.misuse_race PROPERTIES LABELS stress TIMEOUT 240 SKIP_RETURN_CODE 77)
-
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT FALLOW_SANITIZE)
   set(FLW_STRESS_DIVISOR 1)
 else()
@@ -43,21 +37,14 @@ if(TARGET fallow_shared)
   add_test(NAME stress.arena_few_addresses COMMAND stress_arena --ops ${ops} --threads 2 --addresses 96 --source 1)
   add_test(NAME stress.arena_segments COMMAND stress_arena --ops ${ops} --threads 2 --source 2)
   set_tests_properties(stress.arena_few_addresses stress.arena_segments PROPERTIES LABELS stress TIMEOUT 300)
-  add_executable(test_capture_race test_capture_race.c)
-  flw_target(test_capture_race)
-  target_link_libraries(test_capture_race PRIVATE flw_test_pool)
-  add_test(NAME stress.capture_race COMMAND test_capture_race)
-  set_tests_properties(stress.capture_race PROPERTIES LABELS "stress;slow" TIMEOUT 240)
-  add_executable(test_handle_race test_handle_race.c)
-  flw_target(test_handle_race)
-  target_link_libraries(test_handle_race PRIVATE flw_test_pool)
-  add_test(NAME stress.handle_race COMMAND test_handle_race)
-  set_tests_properties(stress.handle_race PROPERTIES LABELS "stress;slow" TIMEOUT 240)
-  add_executable(test_wild_race test_wild_race.c)
-  flw_target(test_wild_race)
-  target_link_libraries(test_wild_race PRIVATE flw_test_pool)
-  add_test(NAME stress.wild_race COMMAND test_wild_race)
-  set_tests_properties(stress.wild_race PROPERTIES LABELS stress TIMEOUT 240)
+  add_executable(races races.c)
+  flw_target(races)
+  target_link_libraries(races PRIVATE flw_test_pool)
+  foreach(race misuse wild capture handle)
+    add_test(NAME stress.${race}_race COMMAND races ${race})
+    set_tests_properties(stress.${race}_race PROPERTIES LABELS stress TIMEOUT 240)
+  endforeach()
+  set_tests_properties(stress.capture_race stress.handle_race PROPERTIES LABELS "stress;slow")
   flw_add_stress(one_thread 1500000 --threads 1 --validate 20000)
   flw_add_stress(two_threads 1500000 --threads 2 --streams 4)
   flw_add_stress(eight_threads 1500000 --threads 8 --streams 2 --schedule random)
@@ -94,7 +81,7 @@ if(TARGET fallow_shared)
   flw_add_under_profiles(stress.pool LABELS stress TIMEOUT 300
     PROFILES refusing:cuMemCreate@40=NOT_PERMITTED refusing:cuMemMap@60=UNKNOWN refusing:cuMemSetAccess@20
     COMMAND stress_pool --seed 4711 --ops ${ops} --threads 3 --limit 200000000 --validate 500)
-  # What is not taken back stays: no more than the pool says.
+  # Memory that the driver does not take back stays: no more than the statistics count.
   flw_add_under_profiles(stress.pool LABELS stress TIMEOUT 300
     PROFILES refusing:cuMemUnmap=NOT_SUPPORTED refusing:cuMemUnmap@50=UNKNOWN refusing:cuMemRelease@9
       refusing:cuMemAddressFree refusing:cuMemUnmap,refusing:cuMemCreate@30
