@@ -17,186 +17,119 @@
 #define MIB        ((size_t)1 << 20)
 #define MOST_CALLS 20000
 
+/* A scenario: calls between create and destroy. A call is a letter and numbers; K and M stand for
+ * KiB and MiB.
+ *
+ *   a BYTES STREAM         allocate           f INDEX  free the block allocated so long ago
+ *   q FLAGS BYTES STREAM   with a request     F        free all blocks
+ *   u BACK STREAM          announce a use of the block allocated BACK allocations before the last
+ *   t BYTES                trim               p        poll
+ *   r STREAM               retire             c STREAM capture
+ *   w                      finish all work    N[ ... ] repeat, once for each N; not nested */
 struct scenario {
-    const char *name;
-    void (*play)(struct flw_bed *bed);
-    bool needs_vmm;
+    const char *name, *calls;
+    size_t limit_bytes;
+    fallow_economy economy;
+    uint32_t handle_types; /* not 0: needs virtual memory management */
 };
-
-static void play_pair(struct flw_bed *bed)
-{
-    flw_bed_create(bed);
-    flw_bed_alloc(bed, 4096, 0);
-    flw_bed_alloc(bed, 3 * MIB, 0);
-    flw_bed_free(bed, 0);
-    flw_bed_alloc(bed, 100, 1);
-    flw_bed_destroy(bed);
-}
-
-static void play_growth(struct flw_bed *bed)
-{
-    flw_bed_create(bed);
-    for (unsigned i = 0; i < 24; i++) {
-        flw_bed_alloc(bed, (i % 5 + 1) * 3 * MIB, i % 2);
-        flw_bed_alloc(bed, 700 * (size_t)(i + 1), i % 2);
-    }
-    flw_bed_alloc(bed, 300 * MIB, 0);
-    flw_bed_free_all(bed);
-    flw_bed_alloc(bed, 600 * MIB, 1);
-    flw_bed_destroy(bed);
-}
-
-static void play_steal(struct flw_bed *bed)
-{
-    bed->config.limit_bytes = 64 * MIB;
-    flw_bed_create(bed);
-    for (unsigned round = 0; round < 3; round++) {
-        for (unsigned i = 0; i < 4; i++) {
-            flw_bed_alloc(bed, 12 * MIB, round % 3);
-            flw_bed_alloc(bed, 5000, round % 3);
-        }
-        flw_bed_free_all(bed);
-    }
-    flw_bed_destroy(bed);
-}
-
-static void play_remap(struct flw_bed *bed)
-{
-    bed->config.limit_bytes = 64 * MIB;
-    bed->config.economy = FALLOW_MEMORY_FIRST;
-    flw_bed_create(bed);
-    for (unsigned i = 0; i < 6; i++) {
-        flw_bed_alloc(bed, 10 * MIB, 0);
-    }
-    flw_bed_free(bed, 0);
-    flw_bed_free(bed, 1);
-    flw_bed_free(bed, 2);
-    flw_bed_finish_work(bed);
-    flw_bed_alloc(bed, 26 * MIB, 1);
-    flw_bed_free_all(bed);
-    flw_bed_alloc(bed, 60 * MIB, 1); /* the work is still under way: a wait or a steal */
-    flw_bed_destroy(bed);
-}
-
-static void play_no_room(struct flw_bed *bed)
-{
-    bed->config.limit_bytes = 32 * MIB;
-    flw_bed_create(bed);
-    flw_bed_alloc(bed, 20 * MIB, 0);
-    flw_bed_alloc(bed, 20 * MIB, 1);
-    flw_bed_alloc(bed, 64 * MIB, 1);
-    flw_bed_free_all(bed);
-    flw_bed_alloc(bed, 30 * MIB, 2);
-    flw_bed_destroy(bed);
-}
-
-static void play_capture(struct flw_bed *bed)
-{
-    flw_bed_create(bed);
-    flw_bed_alloc(bed, 5000, 0);
-    flw_bed_capture(bed, 0);
-    flw_bed_free_all(bed);
-    flw_bed_capture(bed, 1);
-    flw_bed_alloc(bed, 3 * MIB, 2);
-    flw_bed_destroy(bed);
-}
-
-static void play_trim(struct flw_bed *bed)
-{
-    flw_bed_create(bed);
-    for (unsigned i = 0; i < 12; i++) {
-        flw_bed_alloc(bed, (i + 1) * 2 * MIB, i % 3);
-    }
-    flw_bed_free(bed, 3);
-    flw_bed_trim(bed, 8 * MIB);
-    flw_bed_free_all(bed);
-    flw_bed_poll(bed);
-    flw_bed_trim(bed, 0);
-    flw_bed_alloc(bed, 9 * MIB, 0);
-    flw_bed_destroy(bed);
-}
-
-static void play_retire(struct flw_bed *bed)
-{
-    flw_bed_create(bed);
-    for (unsigned i = 0; i < 6; i++) {
-        flw_bed_alloc(bed, 4 * MIB, 0);
-        flw_bed_alloc(bed, 512, 0);
-    }
-    flw_bed_free_all(bed);
-    flw_bed_retire(bed, 0);
-    for (unsigned i = 0; i < 6; i++) {
-        flw_bed_alloc(bed, 4 * MIB, i % 2);
-        flw_bed_alloc(bed, 512, i % 2);
-    }
-    flw_bed_free_all(bed);
-    flw_bed_retire(bed, 1);
-    flw_bed_destroy(bed);
-}
-
-static void play_announced(struct flw_bed *bed)
-{
-    bed->config.limit_bytes = 64 * MIB;
-    flw_bed_create(bed);
-    for (unsigned i = 0; i < 4; i++) {
-        flw_bed_alloc(bed, 7 * MIB, 0);
-        flw_bed_alloc(bed, 1000, 0);
-        flw_bed_record_use(bed, bed->count - 1, 1);
-        flw_bed_record_use(bed, bed->count - 2, 2);
-    }
-    flw_bed_free_all(bed);
-    flw_bed_poll(bed);
-    flw_bed_alloc(bed, 50 * MIB, 0);
-    flw_bed_destroy(bed);
-}
-
-/* One stream steals from others: complete blocks, blocks it waits for, blocks in use,
- * neighbours. */
-static void play_several(struct flw_bed *bed)
-{
-    bed->config.limit_bytes = 64 * MIB;
-    flw_bed_create(bed);
-    for (unsigned round = 0; round < 2; round++) {
-        for (unsigned i = 0; i < 5; i++) {
-            flw_bed_alloc(bed, 11 * MIB, i % 2);
-            flw_bed_alloc(bed, 3000, i % 2);
-        }
-        flw_bed_record_use(bed, bed->count - 2, 2);
-        flw_bed_record_use(bed, bed->count - 4, 0);
-        flw_bed_free_all(bed);
-        flw_bed_alloc(bed, 10 * MIB, 2);
-        flw_bed_alloc(bed, 40 * MIB, 2);
-        flw_bed_free_all(bed);
-        flw_bed_finish_work(bed);
-        flw_bed_alloc(bed, 30 * MIB, 0);
-        flw_bed_alloc(bed, 3000, 0);
-        flw_bed_alloc(bed, 20 * MIB, 1);
-        flw_bed_free_all(bed);
-    }
-    flw_bed_destroy(bed);
-}
-
-static void play_requests(struct flw_bed *bed)
-{
-    bed->config.handle_types = FALLOW_HANDLE_FD;
-    flw_bed_create(bed);
-    flw_bed_alloc_flags(bed, 5 * MIB, 0, FALLOW_REQUEST_EXPORT_FD);
-    flw_bed_alloc_flags(bed, 100000, 0, FALLOW_REQUEST_ZERO);
-    flw_bed_alloc_flags(bed, 3000, 1, FALLOW_REQUEST_DEDICATED);
-    flw_bed_alloc_flags(bed, 3 * MIB, 1, FALLOW_REQUEST_NO_WAIT);
-    flw_bed_free_all(bed);
-    flw_bed_alloc_flags(bed, 5 * MIB, 1, FALLOW_REQUEST_EXPORT_FD);
-    flw_bed_destroy(bed);
-}
 
 static const struct scenario scenarios[] = {
-    {"pair", play_pair, false},           {"growth", play_growth, false},
-    {"steal", play_steal, false},         {"remap", play_remap, false},
-    {"no_room", play_no_room, false},     {"capture", play_capture, false},
-    {"trim", play_trim, false},           {"retire", play_retire, false},
-    {"announced", play_announced, false}, {"requests", play_requests, true},
-    {"several", play_several, false},
+    {"pair", "a 4K 0 a 3M 0 f 0 a 100 1", 0, FALLOW_BALANCED, 0},
+    {"growth",
+     "5[ a 3M 0 a 700 0 a 6M 1 a 1400 1 a 9M 0 a 5K 0 a 12M 1 a 10K 1 a 15M 0 a 16K 0 ]"
+     "a 300M 0 F a 600M 1",
+     0, FALLOW_BALANCED, 0},
+    {"steal", "4[ a 12M 0 a 5000 0 ] F 4[ a 12M 1 a 5000 1 ] F 4[ a 12M 2 a 5000 2 ] F", 64 * MIB,
+     FALLOW_BALANCED, 0},
+    /* Before the last block the work is still under way: a wait or a steal. */
+    {"remap", "6[ a 10M 0 ] f 0 f 1 f 2 w a 26M 1 F a 60M 1", 64 * MIB, FALLOW_MEMORY_FIRST, 0},
+    {"no_room", "a 20M 0 a 20M 1 a 64M 1 F a 30M 2", 32 * MIB, FALLOW_BALANCED, 0},
+    {"capture", "a 5000 0 c 0 F c 1 a 3M 2", 0, FALLOW_BALANCED, 0},
+    {"trim",
+     "a 2M 0 a 4M 1 a 6M 2 a 8M 0 a 10M 1 a 12M 2 a 14M 0 a 16M 1 a 18M 2 a 20M 0 a 22M 1 a 24M 2 "
+     "f 3 t 8M F p t 0 a 9M 0",
+     0, FALLOW_BALANCED, 0},
+    {"retire", "6[ a 4M 0 a 512 0 ] F r 0 3[ a 4M 0 a 512 0 a 4M 1 a 512 1 ] F r 1", 0,
+     FALLOW_BALANCED, 0},
+    {"announced", "4[ a 7M 0 a 1000 0 u 1 1 u 2 2 ] F p a 50M 0", 64 * MIB, FALLOW_BALANCED, 0},
+    {"requests", "q 1 5M 0 q 32 100000 0 q 16 3000 1 q 4 3M 1 F q 1 5M 1", 0, FALLOW_BALANCED,
+     FALLOW_HANDLE_FD},
+    /* A stream steals complete blocks, blocks that it waits for, blocks in use, neighbours. */
+    {"several",
+     "2[ a 11M 0 a 3000 0 a 11M 1 a 3000 1 a 11M 0 a 3000 0 a 11M 1 a 3000 1 a 11M 0 a 3000 0 "
+     "u 2 2 u 4 0 F a 10M 2 a 40M 2 F w a 30M 0 a 3000 0 a 20M 1 F ]",
+     64 * MIB, FALLOW_BALANCED, 0},
 };
+_Static_assert(FALLOW_REQUEST_EXPORT_FD == 1 && FALLOW_REQUEST_NO_WAIT == 4 &&
+                   FALLOW_REQUEST_DEDICATED == 16 && FALLOW_REQUEST_ZERO == 32,
+               "the flags in `requests`");
+
+static size_t next_number(const char **at)
+{
+    char *end = NULL;
+    size_t value = strtoull(*at, &end, 10);
+    value *= *end == 'K' ? 1024 : *end == 'M' ? MIB : 1;
+    *at = end + (*end == 'K' || *end == 'M');
+    return value;
+}
+
+static void play_call(struct flw_bed *bed, char call, const char **at)
+{
+    size_t flags = call == 'q' ? next_number(at) : 0;
+    size_t first = strchr("Fpw", call) == NULL ? next_number(at) : 0;
+    unsigned second = strchr("aqu", call) != NULL ? (unsigned)next_number(at) : 0;
+    switch (call) {
+    case 'a':
+    case 'q':
+        flw_bed_alloc_flags(bed, first, second, (uint32_t)flags);
+        break;
+    case 'f':
+        flw_bed_free(bed, (unsigned)first);
+        break;
+    case 'F':
+        flw_bed_free_all(bed);
+        break;
+    case 'u':
+        flw_bed_record_use(bed, bed->count - (unsigned)first, second);
+        break;
+    case 't':
+        flw_bed_trim(bed, first);
+        break;
+    case 'p':
+        flw_bed_poll(bed);
+        break;
+    case 'r':
+        flw_bed_retire(bed, (unsigned)first);
+        break;
+    case 'c':
+        flw_bed_capture(bed, (unsigned)first);
+        break;
+    case 'w':
+        flw_bed_finish_work(bed);
+        break;
+    default:
+        abort();
+    }
+}
+
+static void play_calls(struct flw_bed *bed, const char *calls)
+{
+    const char *body = NULL;
+    size_t turns = 0;
+    for (const char *at = calls; *at != '\0';) {
+        if (*at == ' ') {
+            at++;
+        } else if (*at >= '0' && *at <= '9') {
+            turns = next_number(&at);
+            body = ++at;
+        } else if (*at == ']') {
+            at = --turns > 0 ? body : at + 1;
+        } else {
+            char call = *at++;
+            play_call(bed, call, &at);
+        }
+    }
+}
 
 enum length {
     ONCE,
@@ -254,7 +187,12 @@ static bool play(const struct flw_sim *sim, const struct flw_put_ops *ops,
     bed.has_content = errors[failure.error].has_content;
     bed.fail_at = failure.at;
     flw_sim_begin(sim, &world);
-    scenario->play(&bed);
+    bed.config.limit_bytes = scenario->limit_bytes;
+    bed.config.economy = scenario->economy;
+    bed.config.handle_types = scenario->handle_types;
+    flw_bed_create(&bed);
+    play_calls(&bed, scenario->calls);
+    flw_bed_destroy(&bed);
     *broken += bed.broken;
     return bed.has_fired;
 }
@@ -271,12 +209,12 @@ static unsigned play_all(const struct flw_sim *sim, const struct flw_put_ops *op
                          const struct scenario *scenario, uint64_t only_at, uint64_t step)
 {
     unsigned broken = 0;
-    if (scenario->needs_vmm && !has_vmm(sim)) {
+    if (scenario->handle_types != 0 && !has_vmm(sim)) {
         printf("%s, %s: skipped, the device has no virtual memory management\n", ops->name,
                scenario->name);
         return 0;
     }
-    for (unsigned vmm = 0; vmm < (scenario->needs_vmm ? 1u : 2u); vmm++) {
+    for (unsigned vmm = 0; vmm < (scenario->handle_types != 0 ? 1u : 2u); vmm++) {
         (void)play(sim, ops, scenario, (struct failure){.without_vmm = vmm == 1}, &broken);
         for (unsigned e = 0; e < ERRORS && broken < 20; e++) {
             uint64_t first = only_at != 0 ? only_at : 1 + e % step, n = first, count = 0;
