@@ -72,27 +72,25 @@ static fallow_pool *new_pool(void)
     return pool;
 }
 
-/* ---- structs that the library reads */
+/* Initialise the struct with the caller's size. */
+#define INIT(type)                                     \
+    static void init_##type(void *object, size_t size) \
+    {                                                  \
+        fallow_##type##_init_sized(object, size);      \
+    }
+INIT(record_config) /* a flight recorder without a path */
+INIT(publish_config)
+INIT(sleep_request)
+INIT(share) /* without a descriptor: parsed, and refused */
+INIT(stats)
+INIT(block)
+INIT(oom_report)
 
-typedef void (*init_function)(void *object, size_t struct_size);
-/* Use the struct like a caller of the size; return the library's status. */
-typedef fallow_status (*read_function)(fallow_pool *pool, void *object);
-
-static void init_config(void *object, size_t size)
+static void init_pool_config(void *object, size_t size)
 {
-    fallow_pool_config_init_sized(object, size);
     const char *driver = "sim";
+    fallow_pool_config_init_sized(object, size);
     memcpy((char *)object + offsetof(fallow_pool_config, driver), &driver, sizeof driver);
-}
-
-static fallow_status read_config(fallow_pool *unused, void *object)
-{
-    fallow_pool *pool = NULL;
-    (void)unused;
-    fallow_status status = fallow_pool_create(object, &pool);
-    assert_true((pool != NULL) == (status == FALLOW_OK));
-    fallow_pool_destroy(pool);
-    return status;
 }
 
 static void init_request(void *object, size_t size)
@@ -102,6 +100,18 @@ static void init_request(void *object, size_t size)
     memcpy((char *)object + offsetof(fallow_request, size_bytes), &bytes, sizeof bytes);
 }
 
+/* ---- structs that the library reads: use the struct, and return the library's status */
+
+static fallow_status read_pool_config(fallow_pool *unused, void *object)
+{
+    fallow_pool *pool = NULL;
+    (void)unused;
+    fallow_status status = fallow_pool_create(object, &pool);
+    assert_true((pool != NULL) == (status == FALLOW_OK));
+    fallow_pool_destroy(pool);
+    return status;
+}
+
 static fallow_status read_request(fallow_pool *pool, void *object)
 {
     void *block = object;
@@ -109,12 +119,6 @@ static fallow_status read_request(fallow_pool *pool, void *object)
     assert_true((block != NULL) == (status == FALLOW_OK));
     assert_int_equal(fallow_free(pool, block, NULL), FALLOW_OK);
     return status;
-}
-
-/* A flight recorder without a path. */
-static void init_record_config(void *object, size_t size)
-{
-    fallow_record_config_init_sized(object, size);
 }
 
 static fallow_status read_record_config(fallow_pool *pool, void *object)
@@ -127,12 +131,7 @@ static fallow_status read_record_config(fallow_pool *pool, void *object)
     return status;
 }
 
-static void init_publish_config(void *object, size_t size)
-{
-    fallow_publish_config_init_sized(object, size);
-}
-
-/* The oldest one names no folder: /dev/shm, which this machine may lack. */
+/* The oldest struct names no folder: /dev/shm, which this machine may lack. */
 static fallow_status read_publish_config(fallow_pool *pool, void *object)
 {
     (void)pool;
@@ -143,75 +142,11 @@ static fallow_status read_publish_config(fallow_pool *pool, void *object)
     return status == FALLOW_IO ? FALLOW_OK : status;
 }
 
-/* from: the oldest caller has everything before this offset */
-static void expect_read(size_t from, size_t our_size, init_function init, read_function read)
-{
-    fallow_pool *pool = new_pool();
-    for (size_t size = from; size <= our_size + TAIL_BYTES; size += 8) {
-        void *object = sized_rubbish(size);
-        init(object, size);
-        assert_int_equal(*(size_t *)object, size);
-        assert_int_equal(read(pool, object), FALLOW_OK);
-    }
-    for (size_t at = our_size; at < our_size + TAIL_BYTES; at++) {
-        unsigned char *object = sized_rubbish(our_size + TAIL_BYTES);
-        init(object, our_size + TAIL_BYTES);
-        object[at] = 1;
-        assert_int_equal(read(pool, object), FALLOW_VERSION);
-    }
-    size_t *object = sized_rubbish(our_size);
-    init(object, our_size);
-    *object = SMALLEST - 1;
-    assert_int_equal(read(pool, object), FALLOW_VERSION);
-    fallow_pool_destroy(pool);
-}
-
-static void a_config_of_any_age_is_read(void **state)
-{
-    expect_read(offsetof(fallow_pool_config, context), sizeof(fallow_pool_config), init_config,
-                read_config);
-}
-
-static void a_request_of_any_age_is_read(void **state)
-{
-    expect_read(offsetof(fallow_request, align_bytes), sizeof(fallow_request), init_request,
-                read_request);
-}
-
-static void a_record_config_of_any_age_is_read(void **state)
-{
-    expect_read(offsetof(fallow_record_config, ring_bytes), sizeof(fallow_record_config),
-                init_record_config, read_record_config);
-}
-
-static void a_publish_config_of_any_age_is_read(void **state)
-{
-    expect_read(sizeof(size_t), sizeof(fallow_publish_config), init_publish_config,
-                read_publish_config);
-}
-
-static void init_sleep_request(void *object, size_t size)
-{
-    fallow_sleep_request_init_sized(object, size);
-}
-
 static fallow_status read_sleep_request(fallow_pool *pool, void *object)
 {
     fallow_status status = fallow_pool_sleep(pool, object);
     assert_int_equal(fallow_pool_wake(pool), FALLOW_OK);
     return status;
-}
-
-static void a_sleep_request_of_any_age_is_read(void **state)
-{
-    expect_read(sizeof(size_t), sizeof(fallow_sleep_request), init_sleep_request,
-                read_sleep_request);
-}
-
-/* Fill a share as far as possible without a descriptor: it is parsed, and refused. */
-static void init_share(void *object, size_t size)
-{
-    fallow_share_init_sized(object, size);
 }
 
 static fallow_status read_share(fallow_pool *pool, void *object)
@@ -222,28 +157,58 @@ static fallow_status read_share(fallow_pool *pool, void *object)
     return status == FALLOW_INVALID_ARGUMENT ? FALLOW_OK : status;
 }
 
-static void a_share_of_any_age_is_read(void **state)
+struct sized {
+    const char *name;
+    void (*init)(void *object, size_t struct_size);
+    fallow_status (*use)(fallow_pool *pool, void *object);
+    size_t size;
+    size_t oldest; /* of a struct that is read: the size in the first version */
+};
+
+#define READ(type, oldest)                                             \
+    {                                                                  \
+#type, init_##type, read_##type, sizeof(fallow_##type), oldest \
+    }
+
+static void structs_of_any_age_are_read(void **state)
 {
-    expect_read(sizeof(size_t), sizeof(fallow_share), init_share, read_share);
+    static const struct sized structs[] = {
+        READ(pool_config, offsetof(fallow_pool_config, context)),
+        READ(request, offsetof(fallow_request, align_bytes)),
+        READ(record_config, offsetof(fallow_record_config, ring_bytes)),
+        READ(publish_config, SMALLEST),
+        READ(sleep_request, SMALLEST),
+        READ(share, SMALLEST)};
+    for (const struct sized *s = structs; s < structs + sizeof structs / sizeof *structs; s++) {
+        fallow_pool *pool = new_pool();
+        print_message("%s\n", s->name);
+        for (size_t size = s->oldest; size <= s->size + TAIL_BYTES; size += 8) {
+            void *object = sized_rubbish(size);
+            s->init(object, size);
+            assert_int_equal(*(size_t *)object, size);
+            assert_int_equal(s->use(pool, object), FALLOW_OK);
+        }
+        for (size_t at = s->size; at < s->size + TAIL_BYTES; at++) {
+            unsigned char *object = sized_rubbish(s->size + TAIL_BYTES);
+            s->init(object, s->size + TAIL_BYTES);
+            object[at] = 1;
+            assert_int_equal(s->use(pool, object), FALLOW_VERSION);
+        }
+        size_t *object = sized_rubbish(s->size);
+        s->init(object, s->size);
+        *object = SMALLEST - 1;
+        assert_int_equal(s->use(pool, object), FALLOW_VERSION);
+        fallow_pool_destroy(pool);
+    }
 }
 
 /* ---- structs that the library fills */
 
 static void *live_block;
 
-static void init_stats(void *object, size_t size)
-{
-    fallow_stats_init_sized(object, size);
-}
-
 static fallow_status fill_stats(fallow_pool *pool, void *object)
 {
     return fallow_pool_get_stats(pool, object);
-}
-
-static void init_block(void *object, size_t size)
-{
-    fallow_block_init_sized(object, size);
 }
 
 static fallow_status fill_block(fallow_pool *pool, void *object)
@@ -251,77 +216,63 @@ static fallow_status fill_block(fallow_pool *pool, void *object)
     return fallow_block_info(pool, live_block, object);
 }
 
-static void init_report(void *object, size_t size)
-{
-    fallow_oom_report_init_sized(object, size);
-}
-
-static fallow_status fill_report(fallow_pool *pool, void *object)
+static fallow_status fill_oom_report(fallow_pool *pool, void *object)
 {
     return fallow_pool_get_oom_report(pool, object);
 }
 
-static void expect_fill(size_t our_size, init_function init, read_function fill)
+static void expect_filled(const struct sized *s, fallow_pool *pool, size_t size, uint64_t first)
 {
+    unsigned char *object = sized_rubbish(size);
+    s->init(object, size);
+    memset(object + sizeof size, 0xA5, size - sizeof size);
+    assert_int_equal(s->use(pool, object), FALLOW_OK);
+    assert_memory_equal(object, &size, sizeof size);
+    if (size >= sizeof size + sizeof first) {
+        assert_memory_equal(object + sizeof size, &first, sizeof first);
+    }
+    if (size > s->size) {
+        assert_true(all_are(object + s->size, size - s->size, 0));
+    }
+    assert_true(all_are(page.end - page.page_bytes, page.page_bytes - size, 0xA5));
+}
+
+#define FILLED(type)                                              \
+    {                                                             \
+#type, init_##type, fill_##type, sizeof(fallow_##type), 0 \
+    }
+
+static void structs_of_any_age_are_filled(void **state)
+{
+    static const struct sized structs[] = {FILLED(stats), FILLED(block), FILLED(oom_report)};
     fallow_pool *pool = new_pool();
     void *too_much = NULL;
     assert_int_equal(fallow_alloc(pool, 4096, NULL, &live_block), FALLOW_OK);
     assert_int_equal(fallow_alloc(pool, (size_t)1 << 30, NULL, &too_much), FALLOW_OUT_OF_MEMORY);
-    unsigned char *whole = sized_rubbish(our_size);
-    uint64_t first = 0;
-    init(whole, our_size);
-    assert_int_equal(fill(pool, whole), FALLOW_OK);
-    memcpy(&first, whole + sizeof(size_t), sizeof first);
-    assert_true(first != 0);
-    for (size_t size = SMALLEST; size <= our_size + TAIL_BYTES; size += 8) {
-        unsigned char *object = sized_rubbish(size);
-        init(object, size);
-        memset(object + sizeof size, 0xA5, size - sizeof size);
-        assert_int_equal(fill(pool, object), FALLOW_OK);
-        assert_memory_equal(object, &size, sizeof size);
-        if (size >= sizeof size + sizeof first) {
-            assert_memory_equal(object + sizeof size, &first, sizeof first);
+    for (const struct sized *s = structs; s < structs + sizeof structs / sizeof *structs; s++) {
+        unsigned char *whole = sized_rubbish(s->size);
+        uint64_t first = 0;
+        print_message("%s\n", s->name);
+        s->init(whole, s->size);
+        assert_int_equal(s->use(pool, whole), FALLOW_OK);
+        memcpy(&first, whole + sizeof(size_t), sizeof first);
+        assert_true(first != 0);
+        for (size_t size = SMALLEST; size <= s->size + TAIL_BYTES; size += 8) {
+            expect_filled(s, pool, size, first);
         }
-        if (size > our_size) {
-            assert_true(all_are(object + our_size, size - our_size, 0));
-        }
-        assert_true(all_are(page.end - page.page_bytes, page.page_bytes - size, 0xA5));
+        size_t *object = sized_rubbish(s->size);
+        *object = SMALLEST - 1;
+        assert_int_equal(s->use(pool, object), FALLOW_VERSION);
+        assert_true(
+            all_are((unsigned char *)object + sizeof *object, s->size - sizeof *object, 0xA5));
     }
-    size_t *object = sized_rubbish(our_size);
-    *object = SMALLEST - 1;
-    assert_int_equal(fill(pool, object), FALLOW_VERSION);
-    assert_true(all_are((unsigned char *)object + sizeof *object, our_size - sizeof *object, 0xA5));
     assert_int_equal(fallow_free(pool, live_block, NULL), FALLOW_OK);
     fallow_pool_destroy(pool);
 }
 
-static void statistics_fill_a_struct_of_any_age(void **state)
-{
-    expect_fill(sizeof(fallow_stats), init_stats, fill_stats);
-}
-
-static void block_info_fills_a_struct_of_any_age(void **state)
-{
-    expect_fill(sizeof(fallow_block), init_block, fill_block);
-}
-
-static void the_report_fills_a_struct_of_any_age(void **state)
-{
-    expect_fill(sizeof(fallow_oom_report), init_report, fill_report);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_config_of_any_age_is_read),
-        cmocka_unit_test(a_request_of_any_age_is_read),
-        cmocka_unit_test(a_record_config_of_any_age_is_read),
-        cmocka_unit_test(a_publish_config_of_any_age_is_read),
-        cmocka_unit_test(a_sleep_request_of_any_age_is_read),
-        cmocka_unit_test(a_share_of_any_age_is_read),
-        cmocka_unit_test(statistics_fill_a_struct_of_any_age),
-        cmocka_unit_test(block_info_fills_a_struct_of_any_age),
-        cmocka_unit_test(the_report_fills_a_struct_of_any_age),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(structs_of_any_age_are_read),
+                                       cmocka_unit_test(structs_of_any_age_are_filled)};
     return cmocka_run_group_tests(tests, map_page, unmap_page);
 }
