@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * abi.secure: the libraries in a privileged program (setuid root here) ignore the environment:
- * FALLOW_PLUGIN names no driver whose code would run as root, FALLOW no file that the preload
+ * FALLOW_PLUGIN names no driver that would run code as root, FALLOW no file that the preload
  * library would open as root. The same programs without the privilege obey both.
  *
  *   secure <victim> <driver> [<victim that links the preload library>]       77: not root, or no setuid */

@@ -6,9 +6,8 @@ if(TARGET fallow_shared AND TARGET test_support)
   target_include_directories(stream_cost PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(stream_cost PRIVATE fallow_shared test_support Threads::Threads ${CMAKE_DL_LIBS})
   add_dependencies(stream_cost fallow-simcuda)
-  if(FALLOW_PYTHON AND CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT FALLOW_SANITIZE)
-    add_test(NAME property.stream_cost COMMAND ${FALLOW_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/stream_cost.py
-      $<TARGET_FILE:stream_cost>)
-    set_tests_properties(property.stream_cost PROPERTIES LABELS "property;slow" TIMEOUT 300 SKIP_RETURN_CODE 77)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT FALLOW_SANITIZE)
+    flw_add_script(NAME property.stream_cost SCRIPT stream_cost.py LABELS slow TIMEOUT 300
+      ARGUMENTS $<TARGET_FILE:stream_cost>)
   endif()
 endif()

@@ -50,7 +50,7 @@ static void expect(bool holds, const char *sentence)
 /* The status of a pool's call, or the result of a driver's call, must be a success. */
 #define GOOD(call) expect((int)(call) == 0, #call)
 
-/* Make a world whose device completes work only on step() and synchronisation, and a pool. */
+/* Make a pool, and a world with a device that completes work only on step() or synchronisation. */
 static void begin(size_t limit_bytes, bool streams_may_die, uint32_t handle_types)
 {
     flw_sim_config world = flw_sim_config_default(8);

@@ -24,9 +24,8 @@ target_include_directories(stress_mutant PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(stress_mutant PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 add_dependencies(stress_mutant fallow-simcuda)
 
-find_program(FALLOW_PYTHON python3)
-if(FALLOW_PYTHON)
-  add_test(NAME stress.mutation COMMAND ${FALLOW_PYTHON} -B ${CMAKE_CURRENT_SOURCE_DIR}/mutation.py
-    ${PROJECT_SOURCE_DIR}/src/base/mutant.h $<TARGET_FILE:stress_mutant>)
-  set_tests_properties(stress.mutation PROPERTIES LABELS "stress;slow" TIMEOUT 900 RUN_SERIAL ON)
+flw_add_script(NAME stress.mutation SCRIPT mutation.py LABELS slow TIMEOUT 900
+  ARGUMENTS ${PROJECT_SOURCE_DIR}/src/base/mutant.h $<TARGET_FILE:stress_mutant>)
+if(TEST stress.mutation)
+  set_tests_properties(stress.mutation PROPERTIES RUN_SERIAL ON)
 endif()

@@ -11,8 +11,8 @@
  * handle   One thread begins, joins, ends and releases captures; others pass the current handle and
  *          old ones to every call that takes one. Another thread's capture continues undisturbed.
  * wild     One thread frees pointers that are no block's while another makes slabs and runs and
- *          dissolves them. Each is refused. The maker allocates by request, past its cache, whose
- *          lock would order the two threads for ThreadSanitizer. */
+ *          dissolves them. Each is refused. The maker allocates by request, past its cache: the
+ *          cache's lock would order the two threads for ThreadSanitizer. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
  *
  * Owns: the stress of the asymmetric lock as shipped: owners that execute two plain stores, and
  * drainers that lock their caches with a real membarrier, as heap/caches/tcache.c does.
- * Does not: run the variant without the barrier, whose failure would be undefined behaviour;
+ * Does not: run the variant without the barrier: its failure would be undefined behaviour;
  * tests/check/asym_model.c finds it by search.
  *
  * Each cache holds plain counters. The owner increments all of them in turn; a drainer must find

@@ -10,6 +10,10 @@
 # uses no cmocka and is built always. DEPENDS: what the program runs or opens, built before it. Where
 # cmocka is absent the target is absent too: so nothing outside of this call may name it (check.bare_build);
 # the plain programs of a kind are in the global property FLW_PLAIN_<kind>.
+#   flw_add_script(NAME <kind>.<module> SCRIPT file [ARGUMENTS arg ...] [LABELS more ...] [TIMEOUT seconds])
+#
+# makes a test of a script in the current folder, with the same defaults. A Python script needs python3, else there is
+# no test. Arguments must not be empty.
 # ENVIRONMENT may name a program that the test starts: NAME=$<TARGET_FILE:...>, and nothing else in it, so
 # that it starts under an emulator too (emulate.cmake).
 find_package(PkgConfig QUIET)
@@ -86,4 +90,24 @@ function(flw_add_transcript kind module)
   add_test(NAME ${kind}.${module} COMMAND ${Python3_EXECUTABLE} -B ${FLW_TRANSCRIPT} ${CMAKE_CURRENT_SOURCE_DIR}/${TEST_FILE})
   set_tests_properties(${kind}.${module} PROPERTIES LABELS ${kind} TIMEOUT 300 SKIP_RETURN_CODE 77
     ENVIRONMENT "${TEST_ENVIRONMENT}")
+endfunction()
+
+find_program(FALLOW_PYTHON python3)
+mark_as_advanced(FALLOW_PYTHON)
+function(flw_add_script)
+  cmake_parse_arguments(PARSE_ARGV 0 TEST "" "NAME;SCRIPT;TIMEOUT" "ARGUMENTS;LABELS")
+  set(command ${CMAKE_CURRENT_SOURCE_DIR}/${TEST_SCRIPT})
+  if(NOT TEST_SCRIPT MATCHES "[.]sh$")
+    if(NOT FALLOW_PYTHON)
+      return()
+    endif()
+    list(PREPEND command ${FALLOW_PYTHON} -B)
+  endif()
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 240)
+  endif()
+  string(REGEX REPLACE "[.].*" "" kind ${TEST_NAME})
+  add_test(NAME ${TEST_NAME} COMMAND ${command} ${TEST_ARGUMENTS} COMMAND_EXPAND_LISTS)
+  set_tests_properties(${TEST_NAME} PROPERTIES LABELS "${kind};${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT}
+    SKIP_RETURN_CODE 77)
 endfunction()
