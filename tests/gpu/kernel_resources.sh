@@ -33,13 +33,15 @@ while [ $# -gt 0 ]; do
 done
 
 tool=${CUOBJDUMP-}
-for candidate in cuobjdump "${CUDA_HOME-/usr/local/cuda}/bin/cuobjdump"; do
+pypi=$(dirname "$0")/../../build/pypi/cuda/nvidia/cu13/bin # tools/quickstart installs it there
+for candidate in cuobjdump "${CUDA_HOME-/usr/local/cuda}/bin/cuobjdump" "$pypi/cuobjdump"; do
     if [ -z "$tool" ] && command -v "$candidate" >/dev/null 2>&1; then tool=$candidate; fi
 done
 if [ -z "$tool" ]; then
-    echo "kernel_resources.sh: no cuobjdump (it comes with the CUDA toolkit): nothing shown" >&2
+    echo "kernel_resources.sh: no cuobjdump (it comes with the CUDA toolkit, or from PyPI): nothing shown" >&2
     exit 77
 fi
+PATH=$PATH:$pypi # it calls nvdisasm
 set -- "$folder"/*.fatbin
 if [ ! -e "$1" ]; then
     echo "kernel_resources.sh: no images in $folder: build with -DFALLOW_KERNEL_IMAGES=ON and nvcc" >&2
