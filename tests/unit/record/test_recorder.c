@@ -17,10 +17,9 @@ TEST(every_size_and_both_streams_are_on_record_in_order)
         COUNT = sizeof sizes / sizeof *sizes,
         ROUNDS = 5
     };
-    struct bed bed;
     void *blocks[2][COUNT];
-    begin_bed(&bed);
-    start(&bed, 0, 0);
+    begin_bed();
+    start(0, 0);
     CUstream streams[] = {bed.api.stream, bed.api.other};
     for (int round = 0; round < ROUNDS; round++) {
         for (size_t i = 0; i < 2 * COUNT; i++) {
@@ -28,14 +27,14 @@ TEST(every_size_and_both_streams_are_on_record_in_order)
         }
         for (size_t i = 0; i < 2 * COUNT; i++) {
             if (round % 2 == 0) {
-                free_block(&bed, blocks[i % 2][i / 2], streams[i % 2]);
+                free_block(blocks[i % 2][i / 2], streams[i % 2]);
             } else {
                 assert_ok(fallow_free_sized(bed.api.pool, blocks[i % 2][i / 2], sizes[i / 2],
                                             streams[i % 2]));
             }
         }
     }
-    struct flw_trace *trace = stop_and_read(&bed);
+    struct flw_trace *trace = stop_and_read();
     assert_int_equal(trace->initial_count, 0);
     assert_int_equal(trace->event_count, ROUNDS * 4 * COUNT);
     assert_int_equal(trace->stream_count, 2);
@@ -51,14 +50,12 @@ TEST(every_size_and_both_streams_are_on_record_in_order)
     fallow_stats stats = api_stats(&bed.api);
     assert_true(trace->peak_requested_bytes == stats.peak_requested_bytes);
     assert_true(stats.hit_count > 0);
-    flw_trace_destroy(trace);
-    end_bed(&bed);
+    end_bed();
 }
 
 TEST(blocks_from_before_are_the_start_of_the_trace)
 {
-    struct bed bed;
-    begin_bed(&bed);
+    begin_bed();
     void *stays = api_alloc(&bed.api, 3000, bed.api.stream);
     void *goes = api_alloc(&bed.api, 5 * MIB, bed.api.other);
     void *gone = api_alloc(&bed.api, 3000, bed.api.stream);
@@ -68,10 +65,10 @@ TEST(blocks_from_before_are_the_start_of_the_trace)
     request.tag = 9;
     void *tagged = NULL;
     assert_int_equal(fallow_alloc_request(bed.api.pool, &request, bed.api.stream, &tagged), 0);
-    free_block(&bed, gone, bed.api.stream);
-    start(&bed, 0, 0);
-    free_block(&bed, goes, bed.api.other);
-    struct flw_trace *trace = stop_and_read(&bed);
+    free_block(gone, bed.api.stream);
+    start(0, 0);
+    free_block(goes, bed.api.other);
+    struct flw_trace *trace = stop_and_read();
     assert_int_equal(trace->initial_count, 3);
     assert_int_equal(trace->event_count, 1);
     assert_true(trace->peak_requested_bytes == 3000 + 700 + 5 * MIB);
@@ -84,18 +81,16 @@ TEST(blocks_from_before_are_the_start_of_the_trace)
         assert_true(block->freed || is_tagged || block->address == (uint64_t)(uintptr_t)stays);
     }
     assert_int_equal(trace->blocks[trace->events[0].block].size_bytes, 5 * MIB);
-    flw_trace_destroy(trace);
-    free_block(&bed, stays, bed.api.stream);
-    free_block(&bed, tagged, bed.api.stream);
-    end_bed(&bed);
+    free_block(stays, bed.api.stream);
+    free_block(tagged, bed.api.stream);
+    end_bed();
 }
 
 TEST(tags_uses_trims_and_phases_are_on_record)
 {
-    struct bed bed;
     size_t at;
-    begin_bed(&bed);
-    start(&bed, 0, 0);
+    begin_bed();
+    start(0, 0);
     fallow_request request;
     fallow_request_init(&request);
     request.size_bytes = 5000;
@@ -104,7 +99,7 @@ TEST(tags_uses_trims_and_phases_are_on_record)
     assert_ok(fallow_record_phase_begin(bed.recorder, "prefill"));
     assert_int_equal(fallow_alloc_request(bed.api.pool, &request, bed.api.stream, &ptr), 0);
     assert_ok(fallow_record_use(bed.api.pool, ptr, bed.api.other));
-    free_block(&bed, ptr, bed.api.stream);
+    free_block(ptr, bed.api.stream);
     assert_ok(fallow_record_phase_end(bed.recorder, "prefill"));
     assert_ok(fallow_record_mark(bed.recorder, "now"));
     assert_ok(fallow_record_mark(bed.recorder, "now"));
@@ -112,7 +107,7 @@ TEST(tags_uses_trims_and_phases_are_on_record)
     assert_int_equal(fallow_record_mark(bed.recorder, ""), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_record_mark(bed.recorder, "a\nb"), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_record_mark(bed.recorder, NULL), FALLOW_INVALID_ARGUMENT);
-    struct flw_trace *trace = stop_and_read(&bed);
+    struct flw_trace *trace = stop_and_read();
     static const uint8_t ops[] = {FLW_TRACE_PHASE_BEGIN, FLW_TRACE_ALLOC,      FLW_TRACE_USE,
                                   FLW_TRACE_FREE,        FLW_TRACE_PHASE_END,  FLW_TRACE_MARK,
                                   FLW_TRACE_MARK,        FLW_TRACE_EMPTY_CACHE};
@@ -129,25 +124,23 @@ TEST(tags_uses_trims_and_phases_are_on_record)
     assert_string_equal(flw_trace_name(trace, flw_trace_walk_detail(trace, &walk, 4)), "prefill");
     assert_string_equal(flw_trace_name(trace, flw_trace_walk_detail(trace, &walk, 6)), "now");
     assert_int_equal(trace->names.count, 2);
-    flw_trace_destroy(trace);
-    end_bed(&bed);
+    end_bed();
 }
 
 TEST(a_capture_is_on_record_with_its_blocks)
 {
-    struct bed bed;
     fallow_capture *capture = NULL;
     size_t at;
-    begin_bed(&bed);
-    start(&bed, 0, 0);
+    begin_bed();
+    start(0, 0);
     assert_ok(fallow_capture_begin(bed.api.pool, bed.api.stream, &capture));
     void *captured = api_alloc(&bed.api, 70000, bed.api.stream);
-    free_block(&bed, captured, bed.api.stream);
+    free_block(captured, bed.api.stream);
     assert_ok(fallow_capture_end(capture));
     void *plain = api_alloc(&bed.api, 70000, bed.api.stream);
     assert_ok(fallow_capture_release(capture));
-    free_block(&bed, plain, bed.api.stream);
-    struct flw_trace *trace = stop_and_read(&bed);
+    free_block(plain, bed.api.stream);
+    struct flw_trace *trace = stop_and_read();
     struct flw_trace_walk walk = {0};
     assert_int_equal(trace->event_count, 6);
     assert_int_equal(trace->events[0].op, FLW_TRACE_POOL_BEGIN);
@@ -157,15 +150,13 @@ TEST(a_capture_is_on_record_with_its_blocks)
     assert_int_equal(trace->events[3].op, FLW_TRACE_POOL_END);
     assert_int_equal(flw_trace_walk_context(trace, &walk, 4)->pool, 0);
     assert_int_equal(trace->events[4].op, FLW_TRACE_ALLOC);
-    flw_trace_destroy(trace);
-    end_bed(&bed);
+    end_bed();
 }
 
 TEST(a_pool_with_debug_checks_is_recorded_as_its_user_sees_it)
 {
-    struct bed bed;
     size_t at;
-    begin_bed(&bed);
+    begin_bed();
     fallow_pool_destroy(bed.api.pool);
     flw_sim_config world = flw_sim_config_default(3);
     world.backed = 1;
@@ -176,36 +167,34 @@ TEST(a_pool_with_debug_checks_is_recorded_as_its_user_sees_it)
     assert_ok(fallow_pool_create(&config, &bed.api.pool));
     void *before = api_alloc(&bed.api, 1000, bed.api.stream);
     void *freed = api_alloc(&bed.api, 1000, bed.api.stream);
-    free_block(&bed, freed, bed.api.stream); /* in quarantine: not allocated */
-    start(&bed, 0, 0);
+    free_block(freed, bed.api.stream); /* in quarantine: not allocated */
+    start(0, 0);
     void *ptr = api_alloc(&bed.api, 4096, bed.api.stream);
-    free_block(&bed, before, bed.api.stream);
-    free_block(&bed, ptr, bed.api.stream);
-    struct flw_trace *trace = stop_and_read(&bed);
+    free_block(before, bed.api.stream);
+    free_block(ptr, bed.api.stream);
+    struct flw_trace *trace = stop_and_read();
     assert_int_equal(trace->initial_count, 1);
     assert_int_equal(trace->event_count, 3);
     assert_int_equal(event_of(trace, FLW_TRACE_ALLOC, ptr, &at)->size_bytes, 4096);
     assert_int_equal(event_of(trace, FLW_TRACE_FREE, before, &at)->size_bytes, 1000);
-    flw_trace_destroy(trace);
-    end_bed(&bed);
+    end_bed();
 }
 
 TEST(a_failure_is_on_record_and_dumps_the_flight_recorder)
 {
-    struct bed bed;
     size_t at;
-    begin_bed(&bed);
+    begin_bed();
     fallow_pool_destroy(bed.api.pool);
     fallow_pool_config config = api_config(&bed.api);
     config.limit_bytes = 64 * MIB;
     assert_ok(fallow_pool_create(&config, &bed.api.pool));
     void *stays = api_alloc(&bed.api, 30 * MIB, bed.api.stream), *none = NULL;
-    start(&bed, FALLOW_RECORD_RING_ONLY | FALLOW_RECORD_DUMP_ON_OOM, 0);
+    start(FALLOW_RECORD_RING_ONLY | FALLOW_RECORD_DUMP_ON_OOM, 0);
     assert_int_equal(access(bed.path, F_OK), -1);
     void *more = api_alloc(&bed.api, 10 * MIB, bed.api.stream);
     assert_int_equal(fallow_alloc(bed.api.pool, 100 * MIB, bed.api.stream, &none),
                      FALLOW_OUT_OF_MEMORY);
-    struct flw_trace *trace = flw_recording_read_file(bed.path);
+    struct flw_trace *trace = read_trace();
     assert_null(trace->truncation);
     assert_int_equal(trace->initial_count, 1);
     assert_true(trace->blocks[0].address == (uint64_t)(uintptr_t)stays);
@@ -215,7 +204,6 @@ TEST(a_failure_is_on_record_and_dumps_the_flight_recorder)
     const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &walk, at);
     assert_true(detail->largest_bytes <= 24 * MIB);
     assert_true(detail->free_bytes <= 80 * (uint64_t)1024 * MIB);
-    flw_trace_destroy(trace);
     assert_true((bed.api.sim.fail)("cuMemGetInfo_v2", 1, CUDA_ERROR_INVALID_VALUE, 0) != 0);
     assert_int_equal(fallow_alloc(bed.api.pool, 100 * MIB, bed.api.stream, &none),
                      FALLOW_OUT_OF_MEMORY);
@@ -223,13 +211,12 @@ TEST(a_failure_is_on_record_and_dumps_the_flight_recorder)
     fallow_oom_report_init(&report);
     assert_ok(fallow_pool_get_oom_report(bed.api.pool, &report));
     assert_true(report.device_free_bytes == UINT64_MAX);
-    trace = flw_recording_read_file(bed.path);
+    trace = read_trace();
     assert_true(trace->details[trace->detail_count - 1].free_bytes == FLW_TRACE_UNKNOWN);
-    flw_trace_destroy(trace);
-    free_block(&bed, stays, bed.api.stream);
-    free_block(&bed, more, bed.api.stream);
+    free_block(stays, bed.api.stream);
+    free_block(more, bed.api.stream);
     assert_ok(fallow_record_stop(bed.recorder));
-    end_bed(&bed);
+    end_bed();
 }
 
 /* ---- the flight recorder */
@@ -239,20 +226,19 @@ TEST(a_dump_has_the_last_records_and_what_was_allocated_before_them)
     enum {
         KEPT = 128 /* records in the smallest ring */
     };
-    struct bed bed;
     void *blocks[10];
-    begin_bed(&bed);
-    start(&bed, FALLOW_RECORD_RING_ONLY, 1);
+    begin_bed();
+    start(FALLOW_RECORD_RING_ONLY, 1);
     for (int i = 0; i < 10; i++) {
         blocks[i] = api_alloc(&bed.api, 1000 + (size_t)i, bed.api.stream);
     }
     for (int i = 0; i < 10 * KEPT; i++) {
-        free_block(&bed, blocks[i % 5], bed.api.stream);
+        free_block(blocks[i % 5], bed.api.stream);
         blocks[i % 5] = api_alloc(&bed.api, 2000, bed.api.stream);
     }
-    free_block(&bed, blocks[7], bed.api.stream);
+    free_block(blocks[7], bed.api.stream);
     assert_ok(fallow_record_dump(bed.recorder, NULL));
-    struct flw_trace *trace = flw_recording_read_file(bed.path);
+    struct flw_trace *trace = read_trace();
     assert_null(trace->truncation);
     assert_int_equal(trace->unknown_free_count, 0);
     assert_int_equal(trace->lost_free_count, 0);
@@ -265,7 +251,6 @@ TEST(a_dump_has_the_last_records_and_what_was_allocated_before_them)
         live += trace->blocks[i].freed ? 0 : trace->blocks[i].size_bytes;
     }
     assert_true(live == api_stats(&bed.api).requested_bytes);
-    flw_trace_destroy(trace);
     char other[80];
     snprintf(other, sizeof other, "%s/missing/a.ftrace", bed.folder);
     assert_int_equal(fallow_record_dump(bed.recorder, other), FALLOW_IO);
@@ -275,15 +260,14 @@ TEST(a_dump_has_the_last_records_and_what_was_allocated_before_them)
         assert_int_equal(fallow_free(bed.api.pool, blocks[i], bed.api.stream),
                          i == 7 ? FALLOW_INVALID_POINTER : FALLOW_OK);
     }
-    end_bed(&bed);
+    end_bed();
 }
 
 TEST(a_dump_has_the_mode_of_other_new_files)
 {
-    struct bed bed;
     struct stat facts;
-    begin_bed(&bed);
-    start(&bed, FALLOW_RECORD_RING_ONLY, 1);
+    begin_bed();
+    start(FALLOW_RECORD_RING_ONLY, 1);
     char left[96]; /* as by a process of that number that was killed */
     snprintf(left, sizeof left, "%s.%d-0", bed.path, (int)getpid());
     mode_t before = umask(027);
@@ -298,16 +282,15 @@ TEST(a_dump_has_the_mode_of_other_new_files)
     assert_int_equal(facts.st_size, 0);
     assert_int_equal(unlink(left), 0);
     assert_ok(fallow_record_stop(bed.recorder));
-    end_bed(&bed); /* the folder has no other file */
+    end_bed(); /* the folder has no other file */
 }
 
 TEST(a_signal_dumps_the_flight_recorder)
 {
-    struct bed bed;
     struct sigaction before;
-    begin_bed(&bed);
+    begin_bed();
     assert_int_equal(sigaction(SIGUSR2, NULL, &before), 0);
-    fallow_record_config config = file_config(&bed);
+    fallow_record_config config = file_config();
     config.flags = FALLOW_RECORD_RING_ONLY;
     config.dump_signal = SIGUSR2;
     assert_ok(fallow_record_start(bed.api.pool, &config, &bed.recorder));
@@ -316,16 +299,15 @@ TEST(a_signal_dumps_the_flight_recorder)
     while (access(bed.path, F_OK) != 0) {
         usleep(1000);
     }
-    struct flw_trace *trace = flw_recording_read_file(bed.path);
+    struct flw_trace *trace = read_trace();
     assert_null(trace->truncation);
     assert_int_equal(trace->event_count, 1);
-    flw_trace_destroy(trace);
     assert_ok(fallow_record_stop(bed.recorder));
     struct sigaction after;
     assert_int_equal(sigaction(SIGUSR2, NULL, &after), 0);
     assert_true(after.sa_handler == before.sa_handler);
-    free_block(&bed, ptr, bed.api.stream);
-    end_bed(&bed);
+    free_block(ptr, bed.api.stream);
+    end_bed();
 }
 
 /* ---- lost records are reported */
@@ -335,17 +317,16 @@ TEST(a_full_ring_says_how_many_records_were_lost)
     enum {
         PAIRS = 20000
     };
-    struct bed bed;
     uint64_t lost = 0;
-    begin_bed(&bed);
-    start(&bed, 0, 1); /* 128 records: written faster than any flusher */
+    begin_bed();
+    start(0, 1); /* 128 records: written faster than any flusher */
     for (int i = 0; i < PAIRS; i++) {
-        free_block(&bed, api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
+        free_block(api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
     }
     bed.api.log[0] = '\0';
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_RECORDS_LOST);
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
-    struct flw_trace *trace = flw_recording_read_file(bed.path);
+    struct flw_trace *trace = read_trace();
     assert_null(trace->truncation);
     for (size_t i = 0; i < trace->detail_count; i++) {
         lost += trace->details[i].lost_count;
@@ -355,15 +336,14 @@ TEST(a_full_ring_says_how_many_records_were_lost)
         flw_recording_count(trace, FLW_TRACE_ALLOC) + flw_recording_count(trace, FLW_TRACE_FREE);
     assert_true(lost > 0);
     assert_true(blocks + left_out - put_in + lost == 2 * PAIRS);
-    flw_trace_destroy(trace);
     char counts[80];
     snprintf(counts, sizeof counts, "%llu of %d events", (unsigned long long)lost, 2 * PAIRS);
     assert_non_null(strstr(bed.api.log, counts));
     assert_non_null(strstr(bed.api.log, bed.path));
     assert_non_null(strstr(bed.api.log, "FALLOW_RECORD_BLOCK_WHEN_FULL"));
-    start(&bed, 0, 0); /* the recorder has ended: the pool can be recorded anew */
-    flw_trace_destroy(stop_and_read(&bed));
-    end_bed(&bed);
+    start(0, 0); /* the recorder has ended: the pool can be recorded anew */
+    (void)stop_and_read();
+    end_bed();
 }
 
 TEST(a_thread_that_waits_for_room_loses_nothing)
@@ -371,16 +351,14 @@ TEST(a_thread_that_waits_for_room_loses_nothing)
     enum {
         PAIRS = 5000
     };
-    struct bed bed;
-    begin_bed(&bed);
-    start(&bed, FALLOW_RECORD_BLOCK_WHEN_FULL, 1);
+    begin_bed();
+    start(FALLOW_RECORD_BLOCK_WHEN_FULL, 1);
     for (int i = 0; i < PAIRS; i++) {
-        free_block(&bed, api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
+        free_block(api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
     }
-    struct flw_trace *trace = stop_and_read(&bed);
+    struct flw_trace *trace = stop_and_read();
     assert_int_equal(trace->event_count, 2 * PAIRS);
-    flw_trace_destroy(trace);
-    end_bed(&bed);
+    end_bed();
 }
 
 FLW_TEST_MAIN(NULL, NULL)

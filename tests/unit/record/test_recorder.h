@@ -16,56 +16,70 @@ struct bed {
     struct api api;
     char path[64], folder[40];
     fallow_recorder *recorder;
+    struct flw_trace *trace; /* that was read last */
 };
 
-static inline void make_folder(struct bed *bed)
+/* The bed of the running test. */
+static struct bed bed;
+
+static inline void make_folder(void)
 {
-    memset(bed, 0, sizeof *bed);
-    snprintf(bed->folder, sizeof bed->folder, "/tmp/fallow-recorder-XXXXXX");
-    assert_non_null(mkdtemp(bed->folder));
-    snprintf(bed->path, sizeof bed->path, "%s/a.ftrace", bed->folder);
+    memset(&bed, 0, sizeof bed);
+    snprintf(bed.folder, sizeof bed.folder, "/tmp/fallow-recorder-XXXXXX");
+    assert_non_null(mkdtemp(bed.folder));
+    snprintf(bed.path, sizeof bed.path, "%s/a.ftrace", bed.folder);
 }
 
-static inline void drop_folder(struct bed *bed)
+static inline void drop_folder(void)
 {
-    (void)unlink(bed->path);
-    assert_int_equal(rmdir(bed->folder), 0); /* nothing else was left there */
+    flw_trace_destroy(bed.trace);
+    bed.trace = NULL;
+    (void)unlink(bed.path);
+    assert_int_equal(rmdir(bed.folder), 0); /* nothing else was left there */
 }
 
-static inline void begin_bed(struct bed *bed)
+static inline void begin_bed(void)
 {
-    make_folder(bed);
-    api_begin_with_pool(&bed->api);
+    make_folder();
+    api_begin_with_pool(&bed.api);
 }
 
-static inline void end_bed(struct bed *bed)
+static inline void end_bed(void)
 {
-    drop_folder(bed);
-    api_end(&bed->api);
+    drop_folder();
+    api_end(&bed.api);
 }
 
-static inline fallow_record_config file_config(const struct bed *bed)
+static inline fallow_record_config file_config(void)
 {
     fallow_record_config config;
     fallow_record_config_init(&config);
-    config.path = bed->path;
+    config.path = bed.path;
     return config;
 }
 
-static inline void start(struct bed *bed, uint32_t flags, size_t ring_bytes)
+static inline void start(uint32_t flags, size_t ring_bytes)
 {
-    fallow_record_config config = file_config(bed);
+    fallow_record_config config = file_config();
     config.flags = flags;
     config.ring_bytes = ring_bytes;
-    assert_ok(fallow_record_start(bed->api.pool, &config, &bed->recorder));
-    assert_non_null(bed->recorder);
+    assert_ok(fallow_record_start(bed.api.pool, &config, &bed.recorder));
+    assert_non_null(bed.recorder);
 }
 
-/* A whole trace with nothing missing. */
-static inline struct flw_trace *stop_and_read(struct bed *bed)
+/* Read the file. The trace lasts until the next one is read, or until the end of the test. */
+static inline struct flw_trace *read_trace(void)
 {
-    assert_ok(fallow_record_stop(bed->recorder));
-    struct flw_trace *trace = flw_recording_read_file(bed->path);
+    flw_trace_destroy(bed.trace);
+    bed.trace = NULL;
+    return bed.trace = flw_recording_read_file(bed.path);
+}
+
+/* Return the whole trace with nothing missing. */
+static inline struct flw_trace *stop_and_read(void)
+{
+    assert_ok(fallow_record_stop(bed.recorder));
+    struct flw_trace *trace = read_trace();
     if (trace->truncation != NULL) {
         print_error("%s\n", trace->truncation);
     }
@@ -91,9 +105,9 @@ static inline const struct flw_trace_event *event_of(const struct flw_trace *tra
     return NULL;
 }
 
-static inline void free_block(struct bed *bed, void *ptr, CUstream stream)
+static inline void free_block(void *ptr, CUstream stream)
 {
-    assert_ok(fallow_free(bed->api.pool, ptr, stream));
+    assert_ok(fallow_free(bed.api.pool, ptr, stream));
 }
 
 #endif

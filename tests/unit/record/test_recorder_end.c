@@ -16,35 +16,33 @@
 
 TEST(a_full_disk_ends_the_recording_and_not_the_pool)
 {
-    struct bed bed;
-    begin_bed(&bed);
-    fallow_record_config config = file_config(&bed);
+    begin_bed();
+    fallow_record_config config = file_config();
     config.path = "/dev/full";
     fallow_status status = fallow_record_start(bed.api.pool, &config, &bed.recorder);
     if (status == FALLOW_OK) { /* the first write is small and may be delayed */
         void *ptr = api_alloc(&bed.api, 5000, bed.api.stream);
         assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_IO);
-        free_block(&bed, ptr, bed.api.stream);
+        free_block(ptr, bed.api.stream);
         assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_IO);
     } else {
         assert_int_equal(status, FALLOW_IO);
     }
     assert_non_null(strstr(bed.api.log, "/dev/full"));
     assert_non_null(strstr(bed.api.log, "No space left"));
-    free_block(&bed, api_alloc(&bed.api, 5000, bed.api.stream), bed.api.stream);
-    start(&bed, 0, 0); /* recording can start again */
-    flw_trace_destroy(stop_and_read(&bed));
-    end_bed(&bed);
+    free_block(api_alloc(&bed.api, 5000, bed.api.stream), bed.api.stream);
+    start(0, 0); /* recording can start again */
+    (void)stop_and_read();
+    end_bed();
 }
 
 /* ---- beginning and end */
 
 TEST(a_bad_config_is_refused_and_leaves_no_recorder)
 {
-    struct bed bed;
-    begin_bed(&bed);
+    begin_bed();
     fallow_recorder *recorder = NULL;
-    fallow_record_config good = file_config(&bed), bad = good;
+    fallow_record_config good = file_config(), bad = good;
     assert_int_equal(fallow_record_start(bed.api.pool, &good, NULL), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_record_start(NULL, &good, &recorder), FALLOW_INVALID_POOL);
     assert_int_equal(fallow_record_start(bed.api.pool, NULL, &recorder), FALLOW_INVALID_ARGUMENT);
@@ -79,15 +77,15 @@ TEST(a_bad_config_is_refused_and_leaves_no_recorder)
     bad.struct_size = 0;
     assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_VERSION);
     assert_null(recorder);
-    start(&bed, 0, 0);
+    start(0, 0);
     assert_int_equal(fallow_record_start(bed.api.pool, &good, &recorder), FALLOW_BUSY);
     assert_int_equal(fallow_record_dump(bed.recorder, bed.path), FALLOW_INVALID_ARGUMENT);
-    flw_trace_destroy(stop_and_read(&bed));
+    (void)stop_and_read();
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
     assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_INVALID_RECORDER);
     assert_int_equal(fallow_record_mark(bed.recorder, "x"), FALLOW_INVALID_RECORDER);
     assert_int_equal(fallow_record_stop(NULL), FALLOW_INVALID_RECORDER);
-    end_bed(&bed);
+    end_bed();
 }
 
 struct ending {
@@ -105,15 +103,15 @@ static void *stop_meanwhile(void *argument)
 }
 
 /* A pipe without a reader so far, so that the end of the recording waits. */
-static int start_into_pipe(struct bed *bed)
+static int start_into_pipe(void)
 {
-    assert_int_equal(mkfifo(bed->path, 0600), 0);
-    int fd = open(bed->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_int_equal(mkfifo(bed.path, 0600), 0);
+    int fd = open(bed.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_true(fcntl(fd, F_SETPIPE_SZ, 4096) > 0);
-    start(bed, 0, 0);
+    start(0, 0);
     for (int i = 0; i < 20000; i++) {
-        free_block(bed, api_alloc(&bed->api, 5000, bed->api.stream), bed->api.stream);
+        free_block(api_alloc(&bed.api, 5000, bed.api.stream), bed.api.stream);
     }
     return fd;
 }
@@ -132,13 +130,12 @@ static void read_until_over(int fd, const struct ending *ending)
  * those of another. */
 TEST(no_recording_begins_before_another_has_ended)
 {
-    struct bed bed;
     struct ending ending = {.status = FALLOW_OK};
     pthread_t thread;
-    begin_bed(&bed);
-    int fd = start_into_pipe(&bed);
+    begin_bed();
+    int fd = start_into_pipe();
     ending.recorder = bed.recorder;
-    fallow_record_config config = file_config(&bed);
+    fallow_record_config config = file_config();
     config.path = NULL;
     assert_int_equal(pthread_create(&thread, NULL, stop_meanwhile, &ending), 0);
     fallow_status status = FALLOW_BUSY;
@@ -154,30 +151,27 @@ TEST(no_recording_begins_before_another_has_ended)
     assert_int_equal(status, FALLOW_BUSY);
     assert_ok(fallow_record_start(bed.api.pool, &config, &bed.recorder));
     assert_ok(fallow_record_stop(bed.recorder));
-    end_bed(&bed);
+    end_bed();
 }
 
 TEST(the_end_of_the_pool_ends_its_recording)
 {
-    struct bed bed;
-    begin_bed(&bed);
-    start(&bed, 0, 0);
-    free_block(&bed, api_alloc(&bed.api, 5000, bed.api.stream), bed.api.stream);
+    begin_bed();
+    start(0, 0);
+    free_block(api_alloc(&bed.api, 5000, bed.api.stream), bed.api.stream);
     fallow_pool_destroy(bed.api.pool);
     bed.api.pool = NULL;
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
-    struct flw_trace *trace = flw_recording_read_file(bed.path);
+    struct flw_trace *trace = read_trace();
     assert_null(trace->truncation);
     assert_int_equal(trace->event_count, 2);
-    flw_trace_destroy(trace);
-    end_bed(&bed);
+    end_bed();
 }
 
 TEST(the_child_of_a_fork_leaves_the_file_to_its_parent)
 {
-    struct bed bed;
-    begin_bed(&bed);
-    start(&bed, 0, 0);
+    begin_bed();
+    start(0, 0);
     void *ptr = api_alloc(&bed.api, 5000, bed.api.stream);
     pid_t child = fork();
     assert_true(child >= 0);
@@ -191,11 +185,10 @@ TEST(the_child_of_a_fork_leaves_the_file_to_its_parent)
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    free_block(&bed, ptr, bed.api.stream);
-    struct flw_trace *trace = stop_and_read(&bed);
+    free_block(ptr, bed.api.stream);
+    struct flw_trace *trace = stop_and_read();
     assert_int_equal(trace->event_count, 2);
-    flw_trace_destroy(trace);
-    end_bed(&bed);
+    end_bed();
 }
 
 /* ---- a killed program */
@@ -203,16 +196,16 @@ TEST(the_child_of_a_fork_leaves_the_file_to_its_parent)
 #define PAIRS 3000 /* between two flushes */
 
 /* Report the flushed records to the parent, flush after flush, until killed. */
-static void record_until_killed(struct bed *bed, _Atomic uint64_t *flushed)
+static void record_until_killed(_Atomic uint64_t *flushed)
 {
     flw_sim_renew();
-    api_begin_with_pool(&bed->api);
-    start(bed, FALLOW_RECORD_BLOCK_WHEN_FULL, 0);
+    api_begin_with_pool(&bed.api);
+    start(FALLOW_RECORD_BLOCK_WHEN_FULL, 0);
     for (uint64_t count = 0;;) {
         for (int i = 0; i < PAIRS; i++, count += 2) {
-            free_block(bed, api_alloc(&bed->api, 3000, bed->api.stream), bed->api.stream);
+            free_block(api_alloc(&bed.api, 3000, bed.api.stream), bed.api.stream);
         }
-        assert_ok(fallow_record_dump(bed->recorder, NULL));
+        assert_ok(fallow_record_dump(bed.recorder, NULL));
         atomic_store(flushed, count);
     }
 }
@@ -224,13 +217,12 @@ TEST(a_killed_program_loses_at_most_what_was_in_no_chunk)
         mmap(NULL, sizeof *flushed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true((void *)flushed != MAP_FAILED);
     for (unsigned round = 0; round < 8; round++) {
-        struct bed bed;
-        make_folder(&bed);
+        make_folder();
         atomic_store(flushed, 0);
         pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {
-            record_until_killed(&bed, flushed);
+            record_until_killed(flushed);
         }
         while (atomic_load(flushed) < (uint64_t)2 * PAIRS * (round + 1)) {
             usleep(round * 100);
@@ -238,14 +230,13 @@ TEST(a_killed_program_loses_at_most_what_was_in_no_chunk)
         }
         assert_int_equal(kill(child, SIGKILL), 0);
         assert_int_equal(waitpid(child, NULL, 0), child);
-        struct flw_trace *trace = flw_recording_read_file(bed.path);
+        struct flw_trace *trace = read_trace();
         assert_non_null(trace->truncation); /* it has no end */
         assert_in_range(trace->event_count, atomic_load(flushed),
                         atomic_load(flushed) + (uint64_t)2 * PAIRS);
         assert_int_equal(trace->unknown_free_count + trace->lost_free_count, 0);
         assert_int_equal(flw_recording_count(trace, FLW_TRACE_DROP), 0);
-        flw_trace_destroy(trace);
-        drop_folder(&bed);
+        drop_folder();
     }
     assert_int_equal(munmap((void *)flushed, sizeof *flushed), 0);
 }
@@ -254,16 +245,15 @@ TEST(a_killed_program_loses_at_most_what_was_in_no_chunk)
  * are in the file. */
 TEST(what_a_killed_program_did_some_time_before_is_there)
 {
-    struct bed bed;
-    make_folder(&bed);
+    make_folder();
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         flw_sim_renew();
         api_begin_with_pool(&bed.api);
-        start(&bed, 0, 0);
+        start(0, 0);
         for (int i = 0;; i++) {
-            free_block(&bed, api_alloc(&bed.api, 3000, bed.api.stream), bed.api.stream);
+            free_block(api_alloc(&bed.api, 3000, bed.api.stream), bed.api.stream);
             if (i >= PAIRS) {
                 usleep(100);
             }
@@ -282,18 +272,16 @@ TEST(what_a_killed_program_did_some_time_before_is_there)
     }
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    struct flw_trace *trace = flw_recording_read_file(bed.path);
+    struct flw_trace *trace = read_trace();
     assert_non_null(trace->truncation); /* it has no end */
     assert_true(trace->event_count >= seen);
     assert_int_equal(trace->unknown_free_count, 0);
-    flw_trace_destroy(trace);
-    drop_folder(&bed);
+    drop_folder();
 }
 
 /* ---- threads */
 
 struct worker {
-    struct bed *bed;
     atomic_bool *is_over;
     CUstream stream;
     _Atomic(void *) *exchange; /* blocks exchanged between threads */
@@ -306,7 +294,7 @@ struct worker {
 static void *work(void *argument)
 {
     struct worker *worker = argument;
-    fallow_pool *pool = worker->bed->api.pool;
+    fallow_pool *pool = bed.api.pool;
     while (!atomic_load(worker->is_over)) {
         void *ptr = NULL;
         unsigned r = (unsigned)rand_r(&worker->seed);
@@ -348,15 +336,13 @@ TEST(recordings_begin_and_end_while_threads_work)
         THREADS = 4,
         RECORDINGS = 12
     };
-    struct bed bed;
     struct worker workers[THREADS];
     pthread_t threads[THREADS];
     atomic_bool is_over = false;
     _Atomic(void *) exchange[EXCHANGES] = {NULL};
-    begin_bed(&bed);
+    begin_bed();
     for (int i = 0; i < THREADS; i++) {
-        workers[i] = (struct worker){.bed = &bed,
-                                     .is_over = &is_over,
+        workers[i] = (struct worker){.is_over = &is_over,
                                      .stream = i % 2 == 0 ? bed.api.stream : bed.api.other,
                                      .exchange = exchange,
                                      .seed = (unsigned)i};
@@ -364,7 +350,7 @@ TEST(recordings_begin_and_end_while_threads_work)
     }
     for (int i = 0; i < RECORDINGS; i++) {
         bool is_ring = i % 3 == 2;
-        start(&bed, is_ring ? FALLOW_RECORD_RING_ONLY : FALLOW_RECORD_BLOCK_WHEN_FULL,
+        start(is_ring ? FALLOW_RECORD_RING_ONLY : FALLOW_RECORD_BLOCK_WHEN_FULL,
               is_ring ? MIB : 65536);
         let_them_work(workers, THREADS);
         assert_ok(fallow_record_mark(bed.recorder, "half"));
@@ -374,43 +360,40 @@ TEST(recordings_begin_and_end_while_threads_work)
             assert_ok(fallow_record_dump(bed.recorder, NULL));
         }
         assert_ok(fallow_record_stop(bed.recorder));
-        struct flw_trace *trace = flw_recording_read_file(bed.path);
+        struct flw_trace *trace = read_trace();
         assert_null(trace->truncation);
         assert_int_equal(flw_recording_count(trace, FLW_TRACE_DROP), 0);
         /* a call in progress at the start of the recording may lack the allocation */
         assert_in_range(trace->unknown_free_count, 0, THREADS);
         assert_in_range(trace->lost_free_count, 0, THREADS);
         assert_true(trace->event_count > 0);
-        flw_trace_destroy(trace);
     }
     atomic_store(&is_over, true);
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     }
     for (int i = 0; i < EXCHANGES; i++) {
-        free_block(&bed, exchange[i], bed.api.stream);
+        free_block(exchange[i], bed.api.stream);
     }
     assert_ok(fallow_pool_validate(bed.api.pool));
     assert_int_equal(api_stats(&bed.api).live_count, 0);
-    end_bed(&bed);
+    end_bed();
 }
 
 /* Last, because the simulated driver stays open, and the child of a fork could not use it. */
 TEST(an_abandoned_pool_leaves_a_file_with_an_end)
 {
-    struct bed bed;
-    begin_bed(&bed);
-    start(&bed, 0, 0);
+    begin_bed();
+    start(0, 0);
     (void)api_alloc(&bed.api, 5000, bed.api.stream);
     fallow_pool_abandon(bed.api.pool);
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
     for (bool is_whole = false; !is_whole; usleep(1000)) { /* the thread ends it */
-        struct flw_trace *trace = flw_recording_read_file(bed.path);
+        struct flw_trace *trace = read_trace();
         is_whole = trace->truncation == NULL;
         assert_true(!is_whole || trace->event_count == 1);
-        flw_trace_destroy(trace);
     }
-    drop_folder(&bed);
+    drop_folder();
     flw_sim_close(&bed.api.sim);
 }
 
