@@ -6,7 +6,7 @@
  *   stress_mutant --mutant N scenario | arena <arguments of stress_arena>
  *                            | quiescence <arguments of stress_quiescence> | <arguments of stress_pool>
  *
- * Exit: as theirs; 3: a scenario found the fault. Does not: judge; mutation.c does.
+ * Exit: as theirs; 3: a scenario found the fault. Does not: judge; mutation.py does.
  */
 #include <stdio.h>
 #include <stdlib.h>
