@@ -50,22 +50,30 @@ static void expect(bool holds, const char *sentence)
 /* The status of a pool's call, or the result of a driver's call, must be a success. */
 #define GOOD(call) expect((int)(call) == 0, #call)
 
+struct scenario {
+    void (*run)(void);
+    size_t limit_bytes;
+    uint32_t handle_types;
+    bool streams_may_die, has_contents;
+};
+
 /* Make a pool, and a world with a device that completes work only on step() or synchronisation. */
-static void begin(size_t limit_bytes, bool streams_may_die, uint32_t handle_types)
+static void begin(const struct scenario *scenario)
 {
     flw_sim_config world = flw_sim_config_default(8);
     fallow_pool_config config;
     struct flw_sim sim = bed.sim;
-    world.check = world.backed = 1;
+    world.check = 1;
+    world.backed = scenario->has_contents;
     world.schedule = FLW_SIM_HELD;
     bed = (struct bed){.sim = sim, .main = pthread_self()};
     bed.cu = &bed.sim.cu;
     bed.context = flw_sim_begin(&bed.sim, &world);
     fallow_pool_config_init(&config);
     config.driver = "sim";
-    config.limit_bytes = limit_bytes;
-    config.streams_may_die = streams_may_die;
-    config.handle_types = handle_types;
+    config.limit_bytes = scenario->limit_bytes;
+    config.streams_may_die = scenario->streams_may_die;
+    config.handle_types = scenario->handle_types;
     GOOD(fallow_pool_create(&config, &bed.pool));
     for (unsigned i = 0; i < STREAMS; i++) {
         GOOD(bed.cu->cuStreamCreate(&bed.stream[i], CU_STREAM_NON_BLOCKING));
@@ -414,24 +422,25 @@ static void contents_over_a_sleep(void)
 
 int flw_mutant_scenarios(void)
 {
-    static const struct {
-        void (*run)(void);
-        size_t limit_bytes;
-        bool streams_may_die;
-        uint32_t handle_types;
-    } scenarios[] = {
-        {sized_frees_verify_the_size, 0, false, 0},    {slab_of_many_streams, 0, false, 0},
-        {block_of_a_retired_stream, 0, false, 0},      {refused_wait, 64 * MIB, false, 0},
-        {memory_without_a_fence, 48 * MIB, false, 0},  {fence_after_a_capture, 48 * MIB, false, 0},
-        {free_beside_a_retire, 0, false, 0},           {cache_of_a_vanished_stream, 0, false, 0},
-        {cache_after_a_capture, 0, true, 0},           {capture_beside_a_record, 0, false, 0},
-        {exported_memory, 0, false, FALLOW_HANDLE_FD}, {hits_asleep, 0, false, 0},
-        {contents_over_a_sleep, 0, false, 0}};
+    static const struct scenario scenarios[] = {
+        {.run = sized_frees_verify_the_size},
+        {.run = slab_of_many_streams},
+        {.run = block_of_a_retired_stream},
+        {.run = refused_wait, .limit_bytes = 64 * MIB},
+        {.run = memory_without_a_fence, .limit_bytes = 48 * MIB},
+        {.run = fence_after_a_capture, .limit_bytes = 48 * MIB},
+        {.run = free_beside_a_retire},
+        {.run = cache_of_a_vanished_stream},
+        {.run = cache_after_a_capture, .streams_may_die = true},
+        {.run = capture_beside_a_record},
+        {.run = exported_memory, .handle_types = FALLOW_HANDLE_FD},
+        {.run = hits_asleep},
+        {.run = contents_over_a_sleep, .has_contents = true}};
     if (!flw_sim_open(&bed.sim)) {
         return 2;
     }
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios && !bed.is_wrong; i++) {
-        begin(scenarios[i].limit_bytes, scenarios[i].streams_may_die, scenarios[i].handle_types);
+        begin(&scenarios[i]);
         scenarios[i].run();
         (void)bed.sim.step(UINT64_MAX);
         expect(flw_sim_print_violations(&bed.sim) == 0, "a rule is broken");

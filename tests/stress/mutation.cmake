@@ -24,7 +24,7 @@ target_include_directories(stress_mutant PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(stress_mutant PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 add_dependencies(stress_mutant fallow-simcuda)
 
-flw_add_script(NAME stress.mutation SCRIPT mutation.py LABELS slow TIMEOUT 900
+flw_add_script(NAME stress.mutation SCRIPT mutation.py LABELS slow TIMEOUT 3600
   ARGUMENTS ${PROJECT_SOURCE_DIR}/src/base/mutant.h $<TARGET_FILE:stress_mutant>)
 if(TEST stress.mutation)
   set_tests_properties(stress.mutation PROPERTIES RUN_SERIAL ON)
