@@ -40,6 +40,7 @@ struct flw_field {
 #define FLW_COUNT(field, from, to) \
     FLW_FIELD(field, .kind = FLW_FIELD_COUNT, .least = (from), .most = (to))
 #define FLW_STRIDE(field, width)    FLW_COUNT(field, width, (int64_t)1 << 40)
+#define FLW_ENUM(field, last)       FLW_COUNT(field, INT64_MIN, last)
 #define FLW_FLAG(field)             FLW_COUNT(field, 0, 1)
 #define FLW_OUT_DTYPE(field, dtype) FLW_DTYPE(field, 1 << 0 | 1 << (dtype) | 1 << FALLOW_E4M3)
 #define FLW_DTYPE(field, allowed)   FLW_FIELD(field, .kind = FLW_FIELD_DTYPE, .most = (allowed))

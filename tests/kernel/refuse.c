@@ -41,7 +41,7 @@ static void expect_refused(struct refusals *refusals, const char *what, const ch
     refusals->bad = refusals->good;
 }
 
-/* Expect the refusal of a value by the call and by the query. */
+/* Expect the refusal of a value by the call and by the query, in a sentence about this value. */
 static void refuse_value(struct refusals *refusals, const struct flw_field *field, int64_t value)
 {
     char what[80];
@@ -50,12 +50,13 @@ static void refuse_value(struct refusals *refusals, const struct flw_field *fiel
         return;
     }
     fallow_workspace_need_init(&need);
-    snprintf(what, sizeof what, "%.40s of %lld", field->name, (long long)value);
+    snprintf(what, sizeof what, field->kind == FLW_FIELD_COUNT ? "%.40s is %lld," : "%.40s is ",
+             field->name, (long long)value);
     set_int(refusals->bad.bytes, field, value);
     FLW_EXPECT(refusals->call->bed,
                refusals->call->module->query(refusals->bad.bytes, &need) == FALLOW_INVALID_ARGUMENT,
-               "%s: the query does not refuse it", what);
-    expect_refused(refusals, what, field->name, "");
+               "the query does not refuse that %s", what);
+    expect_refused(refusals, what, what, "");
 }
 
 static void refuse_pointer(struct refusals *refusals, const struct flw_field *field, char *scratch)

@@ -6,10 +6,9 @@ FLW_MODULE(align_blocks, fallow_moe_align_blocks, fallow_align_blocks, FLW_IN(id
            FLW_OTHER(batch_counts), FLW_OTHER(expert_map), FLW_OUT(sorted_ids), FLW_OUT(expert_ids),
            FLW_OUT(padded_count), FLW_OUT_MAYBE(flags), FLW_COUNT(count, 0, INT32_MAX),
            FLW_COUNT(experts, 1, 2048), FLW_COUNT(block_size, 1, 1 << 20),
-           FLW_COUNT(map_count, 0, 8), FLW_COUNT(capacity, 64 + 8 * 15, INT32_MAX),
+           FLW_COUNT(map_count, 0, INT32_MAX), FLW_COUNT(capacity, 64 + 8 * 15, INT32_MAX),
            FLW_FLAG(sorts_invalid), FLW_FLAG(batched), FLW_DTYPE(ids_dtype, FLW_INTEGERS),
-           FLW_COUNT(map_mode, FALLOW_ALIGN_NO_MAP, FALLOW_ALIGN_MAP_BEFORE),
-           FLW_COUNT(pad, FALLOW_ALIGN_PAD_ZERO, FALLOW_ALIGN_PAD_LEAVE))
+           FLW_ENUM(map_mode, FALLOW_ALIGN_MAP_BEFORE), FLW_ENUM(pad, FALLOW_ALIGN_PAD_LEAVE))
 
 /* One call and the expected outputs. */
 struct fixture {
@@ -291,8 +290,8 @@ FLW_TEST(mistakes_are_refused_by_name)
 {
     struct fixture *fixture = draw(bed, make(bed, 64, 8, 16), 2, 0);
     fixture->params.map_count = 8;
-    FLW_CALL_REFUSE(&fixture->call, "batched=1 sorts_invalid=1: sorts_invalid",
-                    "batched=1 map_mode=1: map_mode",
+    FLW_CALL_REFUSE(&fixture->call, "map_count=9: map_count",
+                    "batched=1 sorts_invalid=1: sorts_invalid", "batched=1 map_mode=1: map_mode",
                     "map_mode=1 expert_map=NULL: expert_map is NULL",
                     "batched=1 batch_counts=NULL: batch_counts is NULL",
                     "expert_ids=@sorted_ids+32: sorted_ids and expert_ids overlap");

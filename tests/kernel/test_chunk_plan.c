@@ -7,7 +7,7 @@
 FLW_MODULE(chunk_plan, fallow_mla_chunk_plan, fallow_chunk_plan, FLW_IN(context_lengths),
            FLW_OUT(starts), FLW_OUT(lengths), FLW_OUT(cu_seqlens), FLW_OUT_MAYBE(totals),
            FLW_OUT_MAYBE(max_lengths), FLW_OUT_MAYBE(chunk_count), FLW_OUT(token_to_seq),
-           FLW_OUT_MAYBE(flags), FLW_COUNT(mode, 0, FALLOW_CHUNK_PACKED),
+           FLW_OUT_MAYBE(flags), FLW_ENUM(mode, FALLOW_CHUNK_PACKED),
            FLW_COUNT(batch, 0, MOST_BATCH), FLW_COUNT(chunk_capacity, 1, 65536),
            FLW_COUNT(workspace_tokens, 8, 1 << 28), FLW_COUNT(page_size, 1, 65536),
            FLW_COUNT(token_capacity, 0, 1 << 28), FLW_COUNT(dcp_size, 0, 4096),

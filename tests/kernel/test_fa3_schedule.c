@@ -18,7 +18,7 @@ FLW_MODULE(fa3_schedule, fallow_attention_fa3_schedule, fallow_fa3_schedule,
            FLW_COUNT(multiprocessors, 1, INT32_MAX), FLW_COUNT(block_m, 1, 1024),
            FLW_COUNT(block_n, 1, 1024), FLW_COUNT(max_splits, 0, 256),
            FLW_COUNT(head_dim, 1, 65536), FLW_COUNT(head_dim_v, 0, 65536),
-           FLW_COUNT(layout, 0, FALLOW_FA3_LAYOUT_VLLM), FLW_FLAG(packed), FLW_FLAG(causal),
+           FLW_ENUM(layout, FALLOW_FA3_LAYOUT_VLLM), FLW_FLAG(packed), FLW_FLAG(causal),
            FLW_FLAG(sorted), FLW_FLAG(swizzled), FLW_FLAG(no_semaphore),
            FLW_DTYPE(dtype, 1 << FALLOW_F16 | 1 << FALLOW_BF16 | 1 << FALLOW_E4M3))
 

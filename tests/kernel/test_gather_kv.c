@@ -14,7 +14,7 @@ FLW_MODULE(gather_kv, fallow_mla_gather_kv, fallow_gather_kv, FLW_IN(cache), FLW
            FLW_COUNT(tokens, 0, INT32_MAX), FLW_COUNT(batch, 0, 65536),
            FLW_COUNT(block_count, 0, INT32_MAX), FLW_COUNT(table_columns, 0, INT32_MAX),
            FLW_COUNT(page_size, 1, 65536), FLW_COUNT(width, 576, 576),
-           FLW_COUNT(format, 0, FALLOW_KV_INDEXER), FLW_STRIDE(dst_stride, 576),
+           FLW_ENUM(format, FALLOW_KV_INDEXER), FLW_STRIDE(dst_stride, 576),
            FLW_STRIDE(token_stride, 656), FLW_COUNT(block_stride, 656 * 4, (int64_t)1 << 56),
            FLW_STRIDE(table_stride, 2), FLW_DTYPE(dtype, 1 << FALLOW_BF16))
 

@@ -12,8 +12,7 @@ FLW_MODULE(permute, fallow_moe_permute, fallow_permute, FLW_IN(in), FLW_IN(posit
            FLW_COUNT(top_k, 1, 64), FLW_COUNT(experts, 1, 2048), FLW_STRIDE(in_stride, 128),
            FLW_STRIDE(out_stride, 128),
            FLW_DTYPE(dtype, FLW_FLOATS | 1 << FALLOW_E4M3 | 1 << FALLOW_U8),
-           FLW_OUT_DTYPE(out_dtype, FALLOW_F32),
-           FLW_COUNT(pad, FALLOW_PERMUTE_PAD_DEFAULT, FALLOW_PERMUTE_PAD_ZERO))
+           FLW_OUT_DTYPE(out_dtype, FALLOW_F32), FLW_ENUM(pad, FALLOW_PERMUTE_PAD_ZERO))
 
 /* One call, and the owner of each row: a token, padding or none. */
 struct fixture {

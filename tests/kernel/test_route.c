@@ -14,9 +14,8 @@ FLW_MODULE(route, fallow_moe_route, fallow_route, FLW_IN(logits), FLW_IN_MAYBE(b
            FLW_COUNT(tokens, 0, INT32_MAX), FLW_COUNT(experts, 1, 1024), FLW_COUNT(top_k, 1, 32),
            FLW_COUNT(shared, 0, 5), FLW_COUNT(groups, 0, 32), FLW_COUNT(groups_kept, 0, 4),
            FLW_FLAG(groups_by_two), FLW_FLAG(renormalises), FLW_FLAG(leaves_scale),
-           FLW_COUNT(score, FALLOW_ROUTE_SOFTMAX, FALLOW_ROUTE_SIGMOID), FLW_FLOAT(scale),
-           FLW_STRIDE(logits_stride, 64), FLW_DTYPE(dtype, FLW_FLOATS),
-           FLW_DTYPE(ids_dtype, FLW_INTEGERS))
+           FLW_ENUM(score, FALLOW_ROUTE_SIGMOID), FLW_FLOAT(scale), FLW_STRIDE(logits_stride, 64),
+           FLW_DTYPE(dtype, FLW_FLOATS), FLW_DTYPE(ids_dtype, FLW_INTEGERS))
 
 struct fixture {
     struct flw_call call;
@@ -244,7 +243,10 @@ FLW_TEST(softmax_is_exact_for_every_expert_count)
             struct fixture *fixture = make(bed, 1 + (int64_t)i % 5, experts[i], k, dtypes[i % 3]);
             fixture->params.renormalises = (uint8_t)(k % 2);
             fixture->params.ids_dtype = i % 2 == 0 ? FALLOW_I32 : FALLOW_I64;
-            check(bed, draw(bed, fixture));
+            draw(bed, fixture);
+            fixture->logits[2 % experts[i]] = 7.0f; /* experts at both ends are chosen */
+            fixture->logits[experts[i] - 1] = 8.0f;
+            check(bed, fixture);
         }
     }
 }

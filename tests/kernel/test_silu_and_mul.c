@@ -9,8 +9,8 @@
 FLW_MODULE(silu_and_mul, fallow_moe_silu_and_mul, fallow_silu_and_mul, FLW_IN(in),
            FLW_OUT_BYTES(out), FLW_OUT(scales), FLW_IN_MAYBE(row_counts),
            FLW_COUNT(rows, 0, (int64_t)1 << 40), FLW_COUNT(width, 1, 1 << 20),
-           FLW_COUNT(group_rows, 0, INT64_MAX), FLW_STRIDE(in_stride, 256),
-           FLW_STRIDE(out_stride, 128), FLW_FLAG(rounds_silu), FLW_DTYPE(dtype, FLW_FLOATS),
+           FLW_OTHER(group_rows), FLW_STRIDE(in_stride, 256), FLW_STRIDE(out_stride, 128),
+           FLW_FLAG(rounds_silu), FLW_DTYPE(dtype, FLW_FLOATS),
            FLW_OUT_DTYPE(out_dtype, FALLOW_BF16))
 
 struct fixture {
@@ -222,8 +222,8 @@ FLW_TEST(mistakes_are_refused_by_name)
     fixture->params.group_rows = 2;
     flw_call_input(&fixture->call, "row_counts", 2, 4);
     FLW_CALL_REFUSE(&fixture->call, "rows=1099511627776 in_stride=1099511627776: in",
-                    "group_rows=3: group_rows", "width=96: width", "out=@out+8: multiples of 16",
-                    "out_dtype=BF16 out=@out+1: out is not aligned",
+                    "group_rows=3: group_rows", "group_rows=-1: group_rows", "width=96: width",
+                    "out=@out+8: multiples of 16", "out_dtype=BF16 out=@out+1: out is not aligned",
                     "out_dtype=BF16 out=@in: in and out overlap",
                     "out_dtype=BF16 out_stride=256 out=@in+256: in and out overlap");
 }
