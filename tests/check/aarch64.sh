@@ -26,20 +26,12 @@ unit.report               fifty reports of whole traces, which take the emulator
 unit.report_files         the same for files
 unit.report_snapshots     the same for snapshots
 unit.report_page          the same for pages
-unit.trace_export         whole traces in other forms; unit.trace_text and others read each form
 unit.replay               whole traces through each policy
 unit.gen_command          generated traces of each kind
 unit.bench_kernels        loops that measure
 unit.arena_plan           a search among numbers, which takes the emulator most of a minute
 property.host_bytes       a million blocks, which take the emulator a minute
-property.trace_figures    a script starts the command; the traces take minutes
-property.steady_passes    a script starts the command; the traces take minutes
-property.against_pytorch  a script starts the command; the traces take minutes
-property.streams_figures  a script starts the command
-property.gen_figures      a script starts the command; the traces take minutes
-property.frame_calls      a script starts the command
 stress.recorded           a shell starts the programs
-stress.mutation           a check of the tests, which starts hundreds of programs
 preload.audit_command     the command starts a program with LD_PRELOAD, itself
 preload.run_command       the command starts a program with LD_PRELOAD, itself
 preload.trace             the command starts a program with LD_PRELOAD, itself
