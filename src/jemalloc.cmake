@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Target flw_jemalloc where jemalloc is found: host memory of the command, small blocks of libfallow-host.
-# libfallow itself never links it: Python could not open a library that needs it.
+# Target flw_jemalloc if jemalloc is found: host memory of the command, small blocks of libfallow-host. libfallow
+# itself never links jemalloc, because Python could not open such a library.
 find_path(FALLOW_JEMALLOC_INCLUDE jemalloc/jemalloc.h)
 find_library(FALLOW_JEMALLOC_LIBRARY jemalloc)
 mark_as_advanced(FALLOW_JEMALLOC_INCLUDE FALLOW_JEMALLOC_LIBRARY)

@@ -22,9 +22,9 @@
     X(DEFERRED_FORGETS_USE, "a block that others still use is taken without a wait for them") \
     X(DEFERRED_FORGETS_OWNER, "a block that others still use is taken without a wait for the stream that freed it") \
     X(NEIGHBOUR_WITHOUT_WAIT, "a neighbour of another stream is taken along without a wait for that") \
-    X(ASKED_COMPLETES_ANOTHER, "a completed fence also completes the stream whose fence was recorded before") \
+    X(ASKED_COMPLETES_ANOTHER, "a completed fence also completes the stream of the fence recorded before") \
     X(CEDED_LOOKS_COVERED, "memory that a cache hands out counts as covered by the completed fence") \
-    X(OWING_FORGOTTEN, "a stream whose memory no fence covers is not noted") \
+    X(OWING_FORGOTTEN, "a stream with memory that no fence covers is not recorded") \
     X(COMPLETES_TOO_MUCH, "a completed fence completes one sequence number too many") \
     X(NOT_READY_IS_DONE, "a fence that is not ready counts as complete") \
     X(RUN_UNOWNED_EARLY, "a run becomes unowned one sequence number early") \

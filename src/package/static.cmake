@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# libfallow.a: the library as one object in an archive, with all that it needs but the C library. The objects
+# libfallow.a: the library as one object in an archive, with everything but the C library. The objects
 # are joined by a relocatable link, then every name that is not public becomes local, so that a program may
 # have names of its own like ours. Public names stay visible, by FALLOW_API in the headers.
 if(FALLOW_SANITIZE OR NOT CMAKE_OBJCOPY)
@@ -28,7 +28,8 @@ set_target_properties(fallow_static PROPERTIES OUTPUT_NAME fallow LINKER_LANGUAG
 target_include_directories(fallow_static INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(fallow_static INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
-# A shared object that carries the archive keeps it to itself, and is never unloaded: threads end in it.
+# A shared object that contains the archive does not export its names, and is never unloaded, since threads end in the
+# archive.
 set(is_shared $<IN_LIST:$<TARGET_PROPERTY:TYPE>,SHARED_LIBRARY$<SEMICOLON>MODULE_LIBRARY>)
 target_link_options(fallow_static INTERFACE
   "$<${is_shared}:LINKER:--exclude-libs,libfallow.a;LINKER:-z,nodelete>")

@@ -172,7 +172,7 @@ static uint64_t legal_until(const struct flw_context *context, uint64_t at, uint
         return region->node.end; /* the time of a block's allocation is a matter of order:
                                      test_stretch */
     case FLW_REGION_ALLOCATION:
-        *why = "the memory belongs to another device, whose context is no enabled peer";
+        *why = "the memory belongs to another device, and its context is not an enabled peer";
         if (!flw_context_reaches(context, region->context)) {
             return at;
         }

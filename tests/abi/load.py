@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""abi.python: libfallow loads late, into a process whose static thread-local storage others have used,
-and works there.
+"""abi.python: libfallow loads late, into a process in which other libraries have used the static thread-local storage,
+and works.
 
     load.py <libfallow.so> <library that takes 1 KiB of static thread-local storage> <other libraries...>
 """
@@ -12,7 +12,7 @@ import threading
 
 library, hog, others = sys.argv[1], sys.argv[2], sys.argv[3:]
 
-for module in ("ssl", "sqlite3", "lzma", "decimal", "numpy"):  # what a Python program brings
+for module in ("ssl", "sqlite3", "lzma", "decimal", "numpy"):  # libraries that a Python program loads
     try:
         __import__(module)
     except ImportError:
@@ -26,7 +26,7 @@ assert fallow.fallow_status_name(0) == b"FALLOW_OK", "fallow_status_name"
 
 
 class Config(ctypes.Structure):
-    """The front of fallow_pool_config: a caller that knows no more of it."""
+    """The front of fallow_pool_config: a caller with an older header."""
 
     _fields_ = [("struct_size", ctypes.c_size_t), ("device", ctypes.c_int), ("driver", ctypes.c_char_p)]
 

@@ -3,9 +3,10 @@
 #
 # abi.symbols: a library exports exactly what its public headers declare, needs no driver, runtime
 # or allocator, and takes at most so many bytes of thread-local storage that any process can load it.
-# Of an archive the names that other objects can see are what it exports; what it needs is looked at by name.
+# An archive exports the names that other objects can see; needed libraries are compared by name.
 #
-#   symbols.sh [--may-need <library>] <source root> <library.so|library.a> <most bytes of thread-local storage> <least functions> <header> ...
+#   symbols.sh [--may-need <library>] <source root> <library.so|library.a> <most bytes of thread-local storage> <least
+#   functions> <header> ...
 set -eu
 may_need='^$'
 if [ "$1" = --may-need ]; then
@@ -16,7 +17,7 @@ source=$1 library=$2 tls_limit=$3 least=$4
 shift 4
 command -v nm >/dev/null && command -v readelf >/dev/null || { echo "no binutils: nothing checked"; exit 77; }
 
-# Declarations begin with FALLOW_API; comments name functions too, so they go first.
+# Declarations begin with FALLOW_API; comments name functions too and are removed first.
 declared=$(cd "$source/include/fallow" && cat "$@" | sed -E 's|/\*.*\*/||' |
     awk '/^[[:space:]]*\/\*/ { comment = 1 } !comment { print } /\*\// { comment = 0 }' | tr '\n' ' ' |
     grep -oE 'FALLOW_API [^;(]*\bfallow_[a-z0-9_]+ ?\(' | grep -oE 'fallow_[a-z0-9_]+ ?\($' | tr -d ' (' | sort -u)

@@ -1,14 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.answers: src/driver/answer.h calls GONE what the toolkit's cuda.h says is gone, and nothing else; every
-# row has the number and the name that cuda.h has.
+# check.answers: src/driver/answer.h classifies as GONE exactly the errors that the toolkit's cuda.h describes as such;
+# every row has cuda.h's number and name.
 #
 #   answers.sh <source root> <folder of cuda.h, or empty> [answer.h, for the check's own test]
 #
-# Gone is an answer of whose comment says that the process must be terminated, that the context must be
-# destroyed or has been, or that the driver shuts down. Rows that an older toolkit has not are left out. 77: no
-# toolkit.
+# An error is GONE if its comment requires the end of the process or of the context, reports a destroyed context, or
+# that the driver shuts down. Rows that an older toolkit lacks are left out. 77: no toolkit.
 set -eu
 root=$1 toolkit=$2 table=${3-$1/src/driver/answer.h}
 case $toolkit in '' | *NOTFOUND*) echo "no cuda.h on this machine: nothing to compare with"; exit 77 ;; esac

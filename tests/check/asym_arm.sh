@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Owns: the look at what a compiler makes of a hit for AArch64: behind the store that says busy the first
-# load is the key's, and it is an acquire (ldar, ldapr), as the model of the lock has it (asym_model.c).
-# Does not: run anything. On x86-64 the same source is a compare with memory; tools/measure counts it.
+# Owns: the check of the code that a compiler generates for a hit on AArch64: after the store of busy, the first load
+# is that of the key, an acquire (ldar, ldapr), as in the model of the lock (asym_model.c). Does not: run anything. On
+# x86-64 the same source is a compare with memory; tools/measure counts it.
 set -u
 source=${1:?usage: asym_arm.sh SOURCE_TREE}
 compiler=${FALLOW_AARCH64_CC:-aarch64-linux-gnu-gcc}

@@ -8,7 +8,7 @@
 #   bare_roots.sh [--suites 'bookworm trixie bullseye'] <folder for the roots>
 #
 # In bookworm: the first command as root with nothing else installed, twice; and as an ordinary user without sudo, with
-# gcc 11, CMake 3.22 and make, no optional library, and a blank in the folder's name. In trixie, whose gcc and clang are
+# gcc 11, CMake 3.22 and make, no optional library, and a blank in the folder's name. In trixie, where gcc and clang are
 # newer: the second command, reduced to the stage `quick`; then clang builds everything with warnings as errors. The
 # compiler's log must have no warning. FALLOW_TEST_ALL=1 runs both commands in both suites, with all stages.
 #

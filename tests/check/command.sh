@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.command: what the command says to wrong command lines: exit code 2, nothing on standard output, one line
-# on standard error that begins with 'fallow: '; what it guesses was meant, and where it does not guess; `--`,
+# check.command: the answers to wrong command lines: exit code 2, nothing on standard output, one line
+# on standard error that begins with 'fallow: '; the suggestions, and the cases without one; `--`,
 # `--option=value`, -V. And that no other line of the sources writes to standard error by itself.
 #
 #   command.sh <fallow> <source folder>
@@ -112,7 +112,7 @@ for words in 'trace -- info --help' 'gen -- random --help' 'gen -- serve'; do
         complain "fallow $words: $(cat err)"
 done
 
-# The version, and the help, have two names each; `help` prints what --help does.
+# The version, and the help, have two names each; `help` prints the same as --help.
 for words in '--version -V' '--help -h' 'replay --help|help replay' 'trace info --help|help trace info'; do
     case $words in
         *'|'*) one=${words%|*} other=${words#*|} ;;
@@ -123,7 +123,7 @@ for words in '--version -V' '--help -h' 'replay --help|help replay' 'trace info 
 done
 grep -q '^fallow [0-9]*\.[0-9]*\.[0-9]* ' <("$fallow" -V) || complain "-V does not say a version"
 
-# Everything goes through flw_complain, but what has its own reason.
+# Every error is printed by flw_complain, except those with a reason here.
 others=$(cd "$source/tools/fallow" && grep -rlE '(printf|puts|putc|write|help)\(.*stderr|perror\(' --include='*.c' . | sort | tr '\n' ' ')
 known='./common/command.c ./common/progress.c ./common/tool_host.c ./gen/gen.c ./main.c '
 [ "$others" = "$known" ] || complain "standard error is written to by $others, not $known"

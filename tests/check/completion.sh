@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.completion: what bash completes for the fallow command, against what its help says.
+# check.completion: the words that bash completes for the fallow command, compared with its help.
 #
 #   completion.sh <fallow> <fallow.bash>
 set -u

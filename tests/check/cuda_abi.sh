@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.cuda_abi: src/driver/cuda_abi.h says what the toolkit's cuda.h says, to the byte.
+# check.cuda_abi: src/driver/cuda_abi.h agrees with the toolkit's cuda.h, to the byte.
 #
 #   cuda_abi.sh <source root> <C compiler> <folder of cuda.h, or empty> <scratch folder>
 #
-# Every name of our header is compared: they are read out of it, so none can be forgotten. Values
+# Every name of our header is compared: the names are extracted from the header, so none can be forgotten. Values
 # that grow with each toolkit (CUDA_VERSION, CU_DEVICE_ATTRIBUTE_MAX) and the *_MAX that only widen
 # an enum are left out. 77: no toolkit.
 set -eu

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.features: a pool links without any one of its features, and without all: the core names none. Where it is
-# linked with all of them but one that it does list, the linker has to object, or this check proves nothing.
+# check.features: a pool links without any one of its features, and without all: the core names none. A pool that lists
+# a feature must not link without the feature, or this check proves nothing.
 #
 #   features.sh <source root> <scratch folder> <compiler> <object file>...
 set -eu

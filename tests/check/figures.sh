@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.figures: a sample of the instruction counts in tests/README.md is what this build takes, within two
-# instructions. And a table with another number is refused.
+# check.figures: a sample of the instruction counts in tests/README.md agrees with this build, within two instructions.
+# A table with another number is refused.
 #
 #   figures.sh <source root> <build tree> <scratch file>
 set -u

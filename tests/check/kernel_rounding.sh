@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # check.kernel_rounding: the PTX of every kernel, compiled with the flags of the build, names the rounding of each
-# float product, sum and difference. Without it (mul.f32) an assembler may fuse a product with the sum that
-# takes it, and has to say so with it (mul.rn.f32); then the result is not the definition's. Needs nvcc, no GPU.
+# float product, sum and difference. Without a rounding (mul.f32) an assembler may fuse a product with a sum, and the
+# result differs from the definition; with one (mul.rn.f32) it may not. Needs nvcc, no GPU.
 #
 #   kernel_rounding.sh <source root> <scratch folder> <nvcc> [FLAG ...]
 set -u

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.man: the man pages are what --help prints, word by word, for each subcommand and each word that has
+# check.man: the man pages have the words of --help, for each subcommand and each word that has
 # a help of its own; `fallow help` prints the same; no page has an error of its form.
 #
 #   man.sh <fallow> <scratch folder>
@@ -28,7 +28,7 @@ words() {
     tr -s '[:space:]' '\n' | sed '/^$/d'
 }
 
-# help_words NAME [WORD]: what --help prints, less the words that became headings
+# help_words NAME [WORD]: the output of --help, less the words that became headings
 help_words() {
     [ "$1" != fallow ] || shift
     "$fallow" "$@" --help | sed -E -e 's/^(usage|example): //' -e 's/^exit (status|code):? //' |

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# run(): start a program whose standard output or standard error is a terminal, and return the output.
+# run(): start a program with a terminal as standard output or standard error, and return the output.
 import fcntl
 import os
 import pty
@@ -13,7 +13,8 @@ END = b"\0the program has ended\0"
 
 
 def run(words, stream, columns, **more):
-    """Return (exit code, bytes received, with plain newlines). 'stream' is "stdout" or "stderr"; 'more' goes to Popen.
+    """Return (exit code, bytes received, with plain newlines). 'stream' is "stdout" or "stderr"; 'more' is passed to
+    Popen.
 
     The terminal stays open here until the mark behind the output has arrived: some kernels drop the end of the output
     when the last program that has the terminal open closes it.

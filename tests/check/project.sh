@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# check.project: what stands beside the sources is true of them. The workflow runs the README's two commands
+# check.project: the texts beside the sources are true. The workflow runs the README's two commands
 # word for word; the texts of .github and src/package point at files that exist; the changelog has the version.
 #
 #   project.sh <source root> <version>

@@ -1,25 +1,33 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check.prose: comments and documents are plain English in the glossary's words.
+"""check.prose: comments, documents, messages and scripts are plain English in the glossary's words.
 
     prose.py SOURCE_ROOT [--worst N]
 
-Per 1,000 words of comment, and of Markdown outside of code, counts the words that mark most sentences which need a
-second reading: "what" as a noun, "who", verbs of motion and of speech for things, and pronouns. A folder with fewer
-than SMALL words counts as part of its parent. Each limit is three times the rate of the allocators mimalloc, jemalloc
+Per 1,000 words of C comment, of Markdown outside of code, of messages (string literals of C with at least four words,
+which includes every --help), and of comments and docstrings in Python, shell, CMake and JavaScript, counts the words
+that mark most sentences which need a second reading: "what" as a noun, "who", verbs of motion and of speech for things,
+and pronouns. Literals of tests are inputs and expected outputs, so they do not count. A folder with fewer than SMALL
+words counts as part of its parent. Each limit is three times the rate of the allocators mimalloc, jemalloc
 and VMA or less. Comments may not be deleted to pass: each of FOLDERS needs COMMENT_LINES for each line of code.
 
 No name, comment or document may use a word that the glossary in src/README.md replaced. --worst prints the passages
 with the most counted words.
 """
+import contextlib
+import io
 import os
 import re
 import sys
+import tempfile
+import tokenize
 
 SMALL = 5000
 COMMENT_LINES = {'tests': 0.04}
 COMMENT_LINES_ELSEWHERE = 0.08
 FOLDERS = ('include', 'src', 'kernels', 'tools', 'tests')
+SCRIPT_FOLDERS = FOLDERS + ('.ci', '.github')
+MESSAGE_WORDS = 4
 EXCEPTIONS = ('src/pool/ladder', 'src/package/CHANGELOG.md')
 FROZEN = re.compile(r'tests/abi/fallow_v\d')  # headers of released versions
 C_SOURCES = ('.c', '.h', '.hpp', '.cpp', '.cu')
@@ -33,6 +41,8 @@ PATTERNS = {
 LIMITS = {
     'comment': {'what': 1.0, 'who': 0.3, 'motion': 1.5, 'speech': 1.5, 'pronoun': 14},
     'document': {'what': 1.0, 'who': 0.6, 'motion': 1.5, 'speech': 1.5, 'pronoun': 20},
+    'message': {'what': 1.0, 'who': 0.3, 'motion': 1.5, 'speech': 1.5, 'pronoun': 20},
+    'script': {'what': 1.0, 'who': 0.3, 'motion': 1.5, 'speech': 1.5, 'pronoun': 22},
 }
 REPLACED = {
     'lend|lends|lent|lending|lender|lenders': 'allocate',
@@ -47,6 +57,56 @@ REPLACED = {
 REPLACED_WORD = re.compile('(?<![A-Za-z])(?:' + '|'.join(REPLACED) + ')(?![A-Za-z])', re.I)
 TIME_STAMP = re.compile('time[ -]stamp', re.I)  # the processor's clock
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*(.*?)\*/|//([^\n]*)', re.S)
+
+
+def messages(text):
+    """Yield (line, text) of each literal of C, adjacent ones joined, if it has enough words."""
+    line, joined, end = 0, '', 0
+    for match in list(TOKEN.finditer(text)) + [None]:
+        if match is not None and match.group(0)[0] != '"':
+            continue
+        if match is None or not re.fullmatch(r'(?:\s|\\\n|PRI\w+|"|/\*.*?\*/|//[^\n]*)*', text[end:match.start()], re.S):
+            plain = re.sub(r'%[-+ #0-9.*]*(?:hh|h|ll|l|z|j|t)?[a-zA-Z%]|\\.', ' ', joined)
+            if word_count(plain) >= MESSAGE_WORDS:
+                yield line, plain
+            joined = ''
+        if match is not None:
+            line = line if joined else text.count('\n', 0, match.start()) + 1
+            joined, end = joined + match.group(0)[1:-1], match.end()
+
+
+def is_python(path, text):
+    return path.endswith('.py') or text.startswith('#!/usr/bin/env python')
+
+
+def is_script(path, text):
+    return (path.endswith(('.py', '.sh', '.cmake', '.js', 'CMakeLists.txt')) or
+            '.' not in os.path.basename(path) and text.startswith('#!'))
+
+
+def script_passages(path, text):
+    """Yield (line, text) of each comment of a script, adjacent ones joined, and of each docstring."""
+    if path.endswith('.js'):
+        yield from passages(path, text)
+        return
+    if is_python(path, text):
+        found, before = [], tokenize.NEWLINE
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                found.append((token.start[0], token.string.lstrip('#! ')))
+            elif token.type == tokenize.STRING and before in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
+                yield token.start[0], ' '.join(token.string.split())
+            before = before if token.type in (tokenize.COMMENT, tokenize.NL) else token.type
+    else:
+        matches = ((number, re.search(r'(?:^|\s)#(?!!)\s?(.*)', line)) for number, line in enumerate(text.split('\n'), 1))
+        found = [(number, match.group(1)) for number, match in matches if match]
+    while found:
+        line, passage = found.pop(0)
+        last = line
+        while found and found[0][0] == last + 1:
+            last, more = found.pop(0)
+            passage += ' ' + more
+        yield line, passage.replace('SPDX-License-Identifier: Apache-2.0', '')
 
 
 def passages(path, text):
@@ -96,31 +156,36 @@ class Folder:
 def read(root, kind):
     """Return {folder: Folder} of the files' own folders."""
     folders = {}
-    for top in FOLDERS:
+    tops = {'message': FOLDERS[:-1], 'script': SCRIPT_FOLDERS}
+    readers = {'message': lambda path, text: messages(text), 'script': script_passages}
+    for top in tops.get(kind, FOLDERS):
         for place, _, names in os.walk(os.path.join(root, top)):
             for name in names:
                 path = os.path.relpath(os.path.join(place, name), root)
-                if not path.endswith('.md' if kind == 'document' else C_SOURCES):
+                if kind != 'script' and not path.endswith('.md' if kind == 'document' else C_SOURCES):
                     continue
-                if path.startswith(EXCEPTIONS) or FROZEN.match(path):
+                if path.startswith(EXCEPTIONS) or FROZEN.match(path) or '__pycache__' in path:
+                    continue
+                text = open(os.path.join(root, path), encoding='utf-8', errors='replace').read()
+                if kind == 'script' and not is_script(path, text):
                     continue
                 folder = folders.setdefault(os.path.dirname(path), Folder())
-                text = open(os.path.join(root, path), encoding='utf-8').read()
                 if kind == 'comment':
                     code, comment = lines_of(text)
                     folder.code += code
                     folder.comment += comment
-                for line, passage in passages(path, text):
+                for line, passage in readers.get(kind, passages)(path, text):
                     found = {word: len(pattern.findall(passage)) for word, pattern in PATTERNS.items()}
                     folder.words += word_count(passage)
                     for word, count in found.items():
                         folder.hits[word] += count
                     if any(found.values()):
                         folder.worst.append((sum(found.values()), f'{path}:{line}: {passage[:160]}'))
-    for path in sorted(folders, key=lambda path: -path.count('/')):  # the deepest first
-        if '/' in path and folders[path].words < SMALL:
-            parent = os.path.dirname(path)
-            folders.setdefault(parent, Folder()).add(folders.pop(path))
+    merges_tops = kind in ('message', 'script')  # else each folder of FOLDERS is judged
+    for depth in range(max(path.count('/') for path in folders), -1, -1):
+        for path in [path for path in folders if path and path.count('/') == depth]:
+            if (depth > 0 or merges_tops) and folders[path].words < SMALL:
+                folders.setdefault(os.path.dirname(path), Folder()).add(folders.pop(path))
     return folders
 
 
@@ -130,18 +195,19 @@ def judge(root, kind, worst):
     for path, folder in sorted(read(root, kind).items()):
         if not folder.words:
             continue
-        lines[path.split('/')[0]][0] += folder.code
-        lines[path.split('/')[0]][1] += folder.comment
+        if kind == 'comment':
+            lines[path.split('/')[0]][0] += folder.code
+            lines[path.split('/')[0]][1] += folder.comment
         rates = {word: 1000 * count / folder.words for word, count in folder.hits.items()}
-        print(f'{path:20} {kind:9} {folder.words:6} words: ' +
+        print(f'{path or ".":20} {kind:9} {folder.words:6} words: ' +
               ', '.join(f'{word} {rate:.1f}' for word, rate in rates.items()))
         too_many = [f'{word} {rates[word]:.2f} > {limit}' for word, limit in LIMITS[kind].items() if rates[word] > limit]
         if too_many:
-            errors.append(f'{path}: {kind}s, per 1,000 words: ' + ', '.join(too_many))
+            errors.append(f'{path or "."}: {kind}s, per 1,000 words: ' + ', '.join(too_many))
         for _, passage in sorted(folder.worst, reverse=True)[:worst]:
             print('   ', passage)
     for top, (code, comment) in lines.items():
-        if comment < COMMENT_LINES.get(top, COMMENT_LINES_ELSEWHERE) * code:
+        if kind == 'comment' and comment < COMMENT_LINES.get(top, COMMENT_LINES_ELSEWHERE) * code:
             errors.append(f'{top}: only {comment} lines of comment for {code} of code')
     return errors
 
@@ -173,6 +239,23 @@ def check_itself():
     assert not replaced_words('blend, calendar, silent, wrung, timestamp, the time stamp counter')
     planted = [body for _, body in passages('a.c', '/* Owns: what it says. */ "/* no */" // who\n')]
     assert planted == ['Owns: what it says.', 'who'], planted
+    planted = [body for _, body in messages('f("a b " /* no */ "c" PRIu64 "%d d\\n", "x"); g("too few words")')]
+    assert [body.split() for body in planted] == [['a', 'b', 'c', 'd']], planted
+    for name, text in (('a.py', 'x = """no"""  # who\n# says\n'), ('a.sh', 'x=1 # who\n# says\n'),
+                       ('a.js', 'let x; /* who says */\n')):
+        assert [body for _, body in script_passages(name, text)] == ['who says'], name
+    assert [body for _, body in script_passages('a.py', '"""Who."""\nx = "says"\n')] == ['"""Who."""']
+    with tempfile.TemporaryDirectory() as root:
+        for kind, path, text in (('message', 'tools/a.c', 'puts("it is what the pool says");'),
+                                 ('script', 'tests/a.sh', '# it is what the pool says\n'),
+                                 ('comment', 'src/a.h', '/* it is what the pool says */\n'),
+                                 ('document', 'src/a.md', 'it is what the pool says\n')):
+            os.makedirs(os.path.join(root, os.path.dirname(path)), exist_ok=True)
+            with open(os.path.join(root, path), 'w') as file:
+                file.write(text)
+            with contextlib.redirect_stdout(None):
+                errors = judge(root, kind, 0)
+            assert len(errors) == 1 and all(word in errors[0] for word in ('what', 'speech', 'pronoun')), (kind, errors)
     assert lines_of('int a; /* b\n c */\n// d\n\nchar *e = "/*";\n') == (2, 2)
 
 
@@ -180,6 +263,6 @@ if __name__ == '__main__':
     root = sys.argv[1]
     worst = int(sys.argv[3]) if sys.argv[2:3] == ['--worst'] else 0
     check_itself()
-    errors = judge(root, 'comment', worst) + judge(root, 'document', worst) + find_replaced(root)
+    errors = sum((judge(root, kind, worst) for kind in LIMITS), []) + find_replaced(root)
     if errors:
         sys.exit('\n'.join(errors))

@@ -18,7 +18,7 @@ if [ ! -f "$build/compile_commands.json" ]; then
     exit 77
 fi
 if [ $# -eq 0 ]; then
-    # What is not compiled in this tree (optional parts) has no flags to check it with.
+    # Files that this tree does not compile (optional parts) have no flags to check them with.
     set -- $(sed -n 's/^ *"file": "\(.*\)",*$/\1/p' "$build/compile_commands.json" | grep "^$root/" | sort -u)
 fi
 [ $# -gt 0 ] || { echo "$build/compile_commands.json names no file below $root"; exit 2; }
@@ -32,7 +32,7 @@ if [ -n "$findings" ]; then
     echo "$(echo "$findings" | wc -l) findings in $# files"
     exit 1
 fi
-if [ "$failed" != 0 ]; then # it stopped for another reason: say so rather than pass
+if [ "$failed" != 0 ]; then # it stopped for another reason: fail
     cat "$log"
     exit 1
 fi

@@ -69,7 +69,8 @@ pages = {re.sub(man, "", name) for name in names if re.match(man, name)}
 assert {"fallow.1", "fallow-report.1", "fallow-run.1"} <= pages, pages
 assert size < 15 << 20, size
 
-# tools/wheel links libraries statically, whose licences are inside. auditwheel has checked what they need of glibc.
+# tools/wheel links libraries statically; the wheel has their licences. auditwheel has checked the glibc version they
+# need.
 metadata = next(name for name in names if re.fullmatch(info + "METADATA", name))
 licences = set(re.findall("^License-File: (?:bundled/)?(.*)", wheel.read(metadata).decode(), re.M))
 bundled = "jemalloc.txt liblzma.txt libunwind.txt libzstd.txt zig.txt zlib.txt".split()

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""example.text.*: what README.md and the documents beside the code show is what happens.
+"""example.text.*: the examples of README.md and of the documents beside the code are true.
 
 Owns: the rules of a text that is run. A document is run in one fresh shell, block after block:
 
-  ```sh        run; every command ends with status 0 or what `exit:` says. A block whose first line begins
-               with "$ " is a session: its other lines are what the commands print, both streams, line by line.
+  ```sh        run; every command ends with status 0 or the status of `exit:`. A block whose first line begins
+               with "$ " is a session: its other lines are the output of the commands, both streams, line by line.
   ...          in a session, alone on a line: lines that are left out. At the end of a line: its rest is.
   ```c, ```cpp below <!-- program: PATH -->: the file below its opening comment, word for word.
 
-A comment right before a block says what is different about it:
+A comment right before a block declares exceptions:
 
   <!-- not run: WHY -->             counted and printed with its reason; the commands are not run
-  <!-- varies: TOKEN KIND; ... -->  TOKEN differs from run to run, as KIND says. number: another number of
+  <!-- varies: TOKEN KIND; ... -->  TOKEN differs from run to run, by KIND. number: another number of
                                     the same form (a whole one, or one with a point). hex: other hexadecimal
-                                    digits. within N: a number at most N away. A later command that names a
-                                    TOKEN that varied is given what was printed in its place.
+                                    digits. within N: a number at most N away. In later commands, a TOKEN that varied
+                                    is replaced by the printed text.
   <!-- exit: N COMMAND -->          commands that begin with COMMAND end with status N in this block
 
 A figure in a table is bold, with its name in a comment behind it: **84**<!-- measure: pair of 4096 B -->.
@@ -23,9 +23,9 @@ A figure in a table is bold, with its name in a comment behind it: **84**<!-- me
   demo: POLICY     held over requested, `fallow replay` of the demo trace
   peers: WHO, NAME the cell of that column and row in the table of tests/README.md that tests/peers/measure writes
 
-Links lead to files and headings that are there, tests that are named exist, and README.md has its size.
+Links lead to existing files and headings, named tests exist, and README.md is not too long.
 
-The shell stands in a folder that has everything of the source tree and, as build/release and
+The shell runs in a folder that has everything of the source tree and, as build/release and
 build/quickstart, the build tree that is tested: nothing is built, nothing is written into the sources.
 
   documents.py SOURCE BUILD DOCUMENT [--readme README]   one document; after README's line that sets PATH
@@ -50,7 +50,7 @@ END = "end-of-command-93c1"
 
 
 class Wrong(Exception):
-    """The text and what happened differ."""
+    """The text and the result differ."""
 
 
 class Block:
@@ -119,7 +119,7 @@ def as_number(text):
 
 
 def match_line(shown, said, rules, known):
-    """Is `said` what the text shows? What stood for a token that varies is added to `known`."""
+    """True if `said` agrees with the text. Adds the text in place of a varying token to `known`."""
     open_end = shown.endswith("...") and shown.strip() != "..."
     body = shown[:-3].rstrip() if open_end else shown.rstrip()
     tokens = sorted(rules, key=len, reverse=True)
@@ -147,7 +147,7 @@ def match_line(shown, said, rules, known):
 
 
 def compare(shown, said, rules, known, first_line):
-    """Raise Wrong at the first line that was not said; "..." alone stands for lines that are left out."""
+    """Raise Wrong at the first line that was not printed; "..." alone matches omitted lines."""
     at, skipping = 0, False
     for offset, line in enumerate(shown):
         if line.strip() == "...":
@@ -169,7 +169,7 @@ def compare(shown, said, rules, known, first_line):
 
 
 def is_complete(command):
-    """Whether bash would run the command as it stands: no open quote, no here-document, no trailing &&."""
+    """True if bash would run the command as it is: no open quote, no here-document, no trailing &&."""
     if command.rstrip().endswith(("\\", "&&", "||", "|")):
         return False
     return subprocess.run(["bash", "-n"], input=command + "\n", capture_output=True, text=True).stderr == ""
@@ -191,14 +191,14 @@ def commands_of(block):
 
 
 def as_seen(line):
-    """What a reader sees of a line: without colours, and of what was written over only the last."""
+    """Return a line as a reader sees it: without colours, and only the last of texts written over each other."""
     line = re.sub(r"\x1b\[[0-9;]*m", "", line)
     return re.sub(r".*(\r|\x1b\[K)", "", line)
 
 
 class Shell:
-    """One bash for a whole document. Its commands read nothing; both their streams go to one terminal, so that
-    their lines come in the order in which a reader would see them."""
+    """One bash for a whole document. Its commands read nothing; both their streams go to one terminal, so that their
+    lines have the order that a reader sees."""
 
     def __init__(self, folder, home):
         environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": home, "LANG": "C.UTF-8", "TERM": "dumb",
@@ -221,7 +221,7 @@ class Shell:
             return b""
 
     def run(self, command):
-        """(status, lines). The mark stands on a line of its own, also behind an output without an end."""
+        """(status, lines). The mark is on a line of its own, also behind an output without an end."""
         text = "{ %s\n} </dev/null\nprintf '\\n%s %%d\\n' $?\n" % (command, END)
         self.process.stdin.write(text.encode())
         self.process.stdin.flush()
@@ -238,7 +238,7 @@ class Shell:
         raise Wrong("the shell ended in '%s' after\n    %s" % (command, "\n    ".join(lines[-5:])))
 
     def close(self):
-        """The shell, and what it has left running."""
+        """End the shell and the processes that it started."""
         self.process.stdin.close()
         try:
             self.process.wait(timeout=5)
@@ -262,7 +262,7 @@ def allowed_status(block, command):
 
 
 def run_block(shell, block, known):
-    """Every command of a block, against what the text shows. Returns how many there were."""
+    """Run every command of a block and compare it with the text. Returns the number of commands."""
     rules = parse_varies(block.mark("varies"))
     for token in rules:
         known.pop(token, None)
@@ -357,7 +357,8 @@ def table_rows(source, mark):
 
 
 def measured_figures(source):
-    """{name: measured} of the table that tools/measure writes: what repeats, instructions and their ratios."""
+    """{name: measured} of the table that tools/measure writes: the repeatable figures, instructions and their
+    ratios."""
     rows = table_rows(source, "figures")
     return {row[0]: float(row[3]) for row in rows if len(row) > 3 and row[1] in ("instructions", "ratio of Ir")}
 
@@ -404,7 +405,7 @@ def check_figures(source, shell, text):
 
 
 def check_readme_size(text):
-    """What a stranger is asked to read: 200 lines, 16 KB, the three uses within the first 90."""
+    """The bounds of README.md: 200 lines, 16 KB, the three uses within the first 90."""
     lines = text.rstrip("\n").split("\n")
     if len(lines) > 200 or len(text.encode()) > 16384:
         raise Wrong("it has %d lines and %d bytes; 200 and 16,384 are allowed" % (len(lines), len(text.encode())))
@@ -440,7 +441,7 @@ def path_block(readme):
 
 
 def run_document(source, build, document, readme, out=sys.stdout):
-    """Run one document. Raises Wrong; prints what was not run and how much was."""
+    """Run one document. Raises Wrong; prints the blocks that were not run, and the number that were."""
     with open(os.path.join(source, document), encoding="utf-8") as file:
         text = file.read()
     if os.path.basename(document) == "README.md" and os.path.dirname(document) == "":

@@ -3,8 +3,8 @@
 
     python3 ray_ranks.py /shared/job/oom_rank*.pickle
 
-Each worker makes the record of a snapshot with the command `fallow` of its machine, which needs to see the file;
-records come back, a few KB each, and are merged here."""
+Each worker makes the record of a snapshot with the command `fallow` of its machine, which needs access to the file;
+the records, a few KB each, are merged here."""
 import subprocess
 import sys
 

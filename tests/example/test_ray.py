@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""example.ray: ray_ranks.py on two workers of Ray prints what one process prints that reads all snapshots itself.
+"""example.ray: ray_ranks.py on two workers of Ray prints the same as one process that reads all snapshots itself.
 
   test_ray.py FALLOW     status 77: Ray cannot be imported by this Python"""
 import os
@@ -12,7 +12,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RANKS = 6
-# Says which process asked, and takes long enough that one worker does not do it all.
+# Return the calling process, slowly enough that one worker does not do all the work.
 SHIM = """#!/bin/sh
 echo $PPID >>"$FALLOW_TEST_LOG"
 [ "$2" = merge ] || sleep 1

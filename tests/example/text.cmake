@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The texts: each document is run in a shell of its own (documents.py has the rules), and what it was made of is
-# compared. They run programs of this build tree and compile others against it, so it has to be complete, this
-# machine's own, and free of sanitizers, whose runtimes would have to come before the preload.
+# The texts: each document is run in a shell of its own (documents.py has the rules), and its sources are compared.
+# They run programs of this build tree and compile others against it, so the tree must be complete, native, and without
+# sanitizers, since a sanitizer's runtime must be loaded before the preload.
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(NOT Python3_FOUND)
   return()

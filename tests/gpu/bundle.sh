@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds what runs on a GPU machine where nothing can be built or installed: libfallow, preload, kernels,
+# Builds the programs for a GPU machine on which nothing can be built or installed: libfallow, preload, kernels,
 # simulated driver, `fallow`, the programs of tests/gpu, the conformance suite, the kernel tests, and the scripts
 # that run them, in one folder laid out like the source tree. It needs the C library and nothing else.
 #
 #   tests/gpu/bundle.sh [--out DIR] [--jobs N] [--generation 90] [--without-kernels]
 #
-# --out DIR          (build/bundle) is made anew; the build itself lies in DIR.build and is kept
+# --out DIR          (build/bundle) is made anew; the build itself is in DIR.build and is kept
 # --generation N     compute capability, times ten, that kernels are compiled for
-# --without-kernels  for the simulated device only; so it is where there is no nvcc
+# --without-kernels  for the simulated device only; the default without nvcc
 #
 # Needs a C compiler, CMake 3.22, make or ninja, strip and readelf. DIR/MANIFEST describes the bundle.
 #
-# Exit: 0 made and looked at; 1 it could not be built, or is not as promised; 2 usage.
+# Exit: 0 built and verified; 1 it could not be built, or lacks a property; 2 usage.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd) || exit 2
 out=$root/build/bundle jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) generation=90 images=ON
@@ -40,7 +40,7 @@ case ${out##*/} in '' | . | ..) die "--out '$out': name the folder itself" 2 ;; 
 mkdir -p "$out.build" && out=$(cd "$(dirname "$out")" && pwd)/${out##*/} || die "cannot write in --out '$out'"
 build=$out.build
 
-# ---- build: no library but the C library's, and paths relative to where it lies
+# ---- build: no library but the C library's, and paths relative to its own folder
 
 generator=()
 if [ ! -e "$build/CMakeCache.txt" ] && command -v ninja >/dev/null; then generator=(-G Ninja); fi

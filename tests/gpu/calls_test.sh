@@ -10,7 +10,7 @@
 # 0    every program opens libcuda.so.1 as on a GPU machine, and finds the simulated driver under that name, with
 #      contents and queues of 1,024 entries
 #
-# Needs what first.sh needs, and grep.
+# Needs the tools of first.sh, and grep.
 set -u
 tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
 device=$1 bundle=$2 out=$3

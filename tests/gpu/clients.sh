@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs programs that are not rebuilt for Fallow, each once plain and once with it (the preload library, or a
-# plug-in), and compares what they print and write; asks the counters whether Fallow was used at all; asks a
-# first real driver what is relied on; times PyTorch training without its cache. Writes one JSON file.
+# plug-in), and compares their output and files; checks by the counters that Fallow was used; checks on a first real
+# driver the behaviour that Fallow relies on; times PyTorch training without its cache. Writes one JSON file.
 #
 #   tests/gpu/clients.sh [--device N|sim] [--bundle DIR] [--out FILE|-] [--work DIR] [--limit SECONDS] [--only PATTERN]
 #
-# --device sim    what can be run without a GPU: the plain C clients and first_run, on the simulated driver
+# --device sim    the part that needs no GPU: the plain C clients and first_run, on the simulated driver
 #                 under the name libcuda.so.1. It shows that this script works, nothing else.
-# --bundle DIR    (build/bundle) what bundle.sh made, or a build folder
-# --out FILE      (build/clients.json) the results; -: to stdout, and what else is said to stderr
+# --bundle DIR    (build/bundle) a folder made by bundle.sh, or a build folder
+# --out FILE      (build/clients.json) the results; -: to stdout, and messages to stderr
 # --work DIR      (a folder for this run) a plain run that DIR has already is not run again
 # --limit SECONDS (900) of each of the runs
-# --only PATTERN  only the steps whose name matches, as a shell pattern
+# --only PATTERN  only the steps with a matching name (a shell pattern)
 #
 # A client whose framework is not installed, or that needs a GPU where there is none, is "absent": never
 # passed. Optional: nvcc for the runtime clients; python3 with torch, cupy, jax, numba, triton, cuda-bindings;
@@ -21,7 +21,7 @@
 #
 # first.sh runs each client as a step of its own. STATE: has only ever run with --device sim.
 #
-# Exit: 0 all that ran passed; 1 something failed; 2 usage; 77 no GPU here, or all that was asked for is absent.
+# Exit: 0 all that ran passed; 1 something failed; 2 usage; 77 no GPU here, or all requested clients are absent.
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd) || exit 2
@@ -98,7 +98,7 @@ run() {
     shift
     timeout "$limit" env "${settings[@]}" "$@" >"$file.out" 2>"$file.err"
 }
-# Allocations that Fallow served, from what the preload library or fallow.stats() wrote; 0 if nothing.
+# Print the allocations that Fallow served, by the file of the preload library or of fallow.stats(); 0 if there is none.
 served() {
     [ -s "$1" ] || { echo 0; return; }
     sed -n 's/.*"all": {"allocs": *\([0-9]*\).*/\1/p' "$1" | awk '{ sum += $1 } END { print sum + 0 }'
@@ -106,7 +106,7 @@ served() {
 seconds_of() { # as a client writes it: "seconds: 1.234"
     sed -n 's/^seconds: //p' "$1" | tail -n 1
 }
-speed() { # of two runs that say so
+speed() { # of two runs that report them
     awk -v plain="$(seconds_of "$1")" -v with="$(seconds_of "$2")" \
         'BEGIN { if (plain != "" && with > 0) printf ", %s s plain, %s s with Fallow (%.2f times)", plain, with, plain / with }'
 }
@@ -127,7 +127,8 @@ compare() {
 \"seconds\":\"$(seconds_of "$other.err")\""
     fi
 }
-# run_plain NAME FILE [NAME=VALUE ...] -- COMMAND ...   once without Fallow, unless that is done; false: why is said
+# run_plain NAME FILE [NAME=VALUE ...] -- COMMAND ...   once without Fallow, unless that is done; false: the reason is
+# printed
 run_plain() {
     local name=$1 file=$2 status
     shift 2
@@ -167,7 +168,7 @@ no_gpu() { # NAME: on the simulated device
     ! wanted "$1" || result "$1" absent "needs a GPU"
 }
 
-# ---- what is asked of the driver (the numbers are first_run's)
+# ---- queries of the driver (the numbers are first_run's)
 
 if wanted asked; then
     run "$work/asked" -- "$bin/first_run" --device "$(if [ "$device" = sim ]; then echo sim; else echo 0; fi)"
@@ -202,7 +203,7 @@ if wanted linkage; then
     *) result linkage fail "$(echo "$text" | tail -n 1)" ;;
     esac
 fi
-# 12. What surrounds the device.
+# 12. The surroundings of the device.
 if wanted surroundings; then
     if [ "$device" = sim ]; then
         no_gpu surroundings
@@ -302,7 +303,7 @@ done
 
 # ---- the audit
 
-# audited NAME [NAME=VALUE ...] -- COMMAND ...   the command works as it does plain, and its report is there
+# audited NAME [NAME=VALUE ...] -- COMMAND ...   the command works as without Fallow, and its report exists
 audited() {
     local name=$1 file=$work/$1 settings=()
     shift

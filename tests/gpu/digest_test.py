@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""gpu.digest: results that a GPU could have given, made by hand, and what digest makes of them; simulated ones, which
-it refuses; its hardware.txt before the conformance suite, its costs before a compiler.
+"""gpu.digest: results that a GPU could have given, made by hand, and the output of digest; simulated ones, which
+digest refuses; its hardware.txt before the conformance suite, its costs before a compiler.
 
   digest_test.py --conformance PROGRAM --probe PROGRAM --compiler CC
 """
@@ -77,7 +77,7 @@ class Digest(unittest.TestCase):
                               stderr=subprocess.STDOUT, universal_newlines=True, check=False)
         return done.returncode, done.stdout
 
-    # ---- what is refused
+    # ---- refusals
 
     def test_simulated_results_are_refused(self):
         asked = step("conformance." + CASES[0])

@@ -43,7 +43,7 @@ for program in $programs; do
 done | sort -u | while read -r library; do
     mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"
 done
-# What the bundle asks the C library for may be more than these programs do.
+# The bundle may need more of the C library than these programs.
 for name in libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1; do
     library=$(ldconfig -p | sed -n "s/^.*\t*$name (libc6.*) => //p" | head -n 1)
     if [ -n "$library" ]; then mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"; fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the steps of a file on a GPU, so that no result is lost whatever happens: every step is a process of its
+# Runs the steps of a file on a GPU, so that no result is ever lost: every step is a process of its
 # own under a time limit, and its line is in results.jsonl as soon as it ends. Never stops at a failure.
 #
 #   tests/gpu/first.sh STEPS [--device N|sim] [--bundle DIR] [--out DIR] [--budget SECONDS] [--only PATTERN]
@@ -14,7 +14,7 @@
 # --out DIR       (build/first) receives results.jsonl and log.txt, of at most 16 MiB each. A results.jsonl
 #                 in the folder is never overwritten.
 # --budget N      seconds for all steps (370). A step that does not fit is listed as not run.
-# --only PATTERN  run the steps whose name matches, as a shell pattern
+# --only PATTERN  run the steps with a matching name (a shell pattern)
 # --rest FILE     skip the steps that FILE, an earlier results.jsonl, has run
 #
 # A line is an object. The first has "head", the last "end"; between them one a step: "step", "result", "exit",
@@ -99,7 +99,7 @@ unset LD_PRELOAD FALLOW FALLOW_PLUGIN
 
 # ---- lines
 
-log_room=$((12 << 20)) results_room=$((12 << 20)) # bytes left; short lines go on behind that
+log_room=$((12 << 20)) results_room=$((12 << 20)) # bytes left; short lines follow
 output_most=$((256 << 10)) errors_most=$((8 << 10)) log_most=$((1 << 20))
 synced=0
 
@@ -111,7 +111,8 @@ quote() {
     text=${text//$'\n'/\\n}
     quoted=\"${text//$'\t'/ }\"
 }
-# read_text FILE MOST: $text is what the file has, of more than MOST bytes the first two thirds and the last one
+# read_text FILE MOST: set $text to the contents of the file; of more than MOST bytes, to the first two thirds of MOST
+# and the last third
 read_text() {
     local bytes
     bytes=$(wc -c <"$1")
@@ -124,7 +125,7 @@ read_text() {
 plain() { # ASCII without control characters but tab and end of line
     tr -d '\000-\010\013-\037\177' | tr '\200-\377' '?'
 }
-append() { # one line, whole, as soon as it is known; the disk has it a few seconds later
+append() { # one line, whole, as soon as the step ends; the disk has it a few seconds later
     printf '%s\n' "$1" >>"$results"
     results_room=$((results_room - ${#1}))
     if [ $((SECONDS - synced)) -ge 5 ]; then
@@ -178,7 +179,7 @@ start() {
     deadline[$number]=$((SECONDS + limit + 15))
     now_us
     begun=$us
-    # The shell between answers when the command ends; if nothing ends it, we go on without an answer.
+    # The shell between answers when the command ends; if nothing ends it, the script continues without an answer.
     (
         exec 2>/dev/null
         cd "$work" && timeout -k 5 "$limit" "$@" >"$work/out.$number" 2>"$work/err.$number" </dev/null {answers}>&-

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # gpu.first_rehearsal: first.sh over steps that crash, hang, print half a line or a flood. Every line is there and
-# is JSON, the folder stays within its limits, and what is refused says why.
+# is JSON, the folder stays within its limits, and each refusal has a reason.
 #
 #   first_test.sh <source root> <bundle or build folder> <scratch folder>
 set -u
@@ -30,7 +30,7 @@ line() {
     esac
 }
 
-# Nothing ends a process that waits in the driver; here it is a timeout(1) that does not come back.
+# Nothing ends a process that waits in the driver; here it is a timeout(1) that does not return.
 real=$(command -v timeout)
 printf '#!/bin/sh\ncase "$*" in *stuck_step*) exec sleep 40 ;; esac\nexec %s "$@"\n' "$real" >"$scratch/bin/timeout"
 chmod +x "$scratch/bin/timeout"
@@ -76,7 +76,7 @@ for line in open(sys.argv[1], "rb"):
     assert isinstance(json.loads(line), dict)' "$out/results.jsonl"
 fi
 
-# The rest of an earlier run: what was run there is left out, what was not is run.
+# The rest of an earlier run: only steps that were not run there are run.
 "$first" "$root/tests/gpu/rehearsal.sh" --device sim --bundle "$bundle" --out "$scratch/rest" --budget 30 \
     --rest "$out/results.jsonl" >"$scratch/rest.log" 2>&1
 expect 'the rest is one step' [ "$(grep -c '^{"step"' "$scratch/rest/results.jsonl")" = 2 ]

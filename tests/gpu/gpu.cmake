@@ -17,7 +17,7 @@ if(TARGET fallow_shared)
     set_tests_properties(gpu.stress_${name}_on_sim PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
   endforeach()
 endif()
-# What asks a driver questions. The kernel that lasts is compiled where kernels are.
+# Programs that query a driver. The long kernel is compiled if kernels are.
 add_library(flw_gpu_bed STATIC bed.c)
 flw_target(flw_gpu_bed)
 target_link_libraries(flw_gpu_bed PUBLIC test_support flw_base Threads::Threads)
@@ -50,7 +50,7 @@ foreach(question reserve creates ipc life unmap access fill)
   add_test(NAME gpu.vmm_${question}_on_sim COMMAND vmm_probe --device sim ${question})
   list(APPEND tests gpu.vmm_${question}_on_sim)
 endforeach()
-# Each call that the model knows has a cost, idle and behind work.
+# Each call in the model has a cost, idle and behind work.
 foreach(load idle behind)
   set(regular "\"call\":\"cuMemCreate\",\"bytes\":2097152,[^\n]*\"load\":\"${load}\",[^\n]*\"us_median\":[1-9]")
   add_test(NAME gpu.vmm_life_${load}_has_times COMMAND vmm_probe --device sim life)
@@ -63,7 +63,7 @@ set_tests_properties(gpu.vmm_unmap_waits PROPERTIES ENVIRONMENT FALLOW_SIMCUDA=s
   PASS_REGULAR_EXPRESSION "\"call\":\"cuMemUnmap\",[^\n]*\"load\":\"behind\",[^\n]*\"waited\":true")
 list(APPEND tests gpu.vmm_unmap_waits)
 set_tests_properties(${tests} PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
-# A driver that refuses is asked all the same.
+# A driver that refuses is queried too.
 flw_add_under_profiles(gpu.vmm LABELS gpu TIMEOUT 240 PROFILES ${FLW_PROFILES_WITH_VMM} ${FLW_PROFILES_REFUSING}
     refusing:cuMemMap refusing:cuMemSetAccess refusing:cuMemAddressReserve
   COMMAND sh -c "for question in reserve creates ipc life unmap access fill; do \
@@ -78,8 +78,8 @@ endforeach()
 target_compile_definitions(client_plain_linked PRIVATE LINKED=1)
 target_link_libraries(client_plain_linked PRIVATE simcuda-libcuda)
 set_target_properties(client_plain_linked PROPERTIES SKIP_BUILD_RPATH ON)
-# What of clients.sh needs no GPU: the plain C clients with and without the preload library, on the simulated
-# driver. Not with a sanitizer, whose runtime would have to come first.
+# The part of clients.sh that needs no GPU: the plain C clients with and without the preload library, on the simulated
+# driver. Not with a sanitizer, since its runtime must be loaded first.
 if(TARGET fallow-preload AND TARGET fallow_shared)
   add_test(NAME gpu.clients_on_sim COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/clients.sh --device sim
     --bundle ${PROJECT_BINARY_DIR} --out ${CMAKE_CURRENT_BINARY_DIR}/clients.json)
@@ -88,7 +88,7 @@ if(TARGET fallow-preload AND TARGET fallow_shared)
 endif()
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(Python3_FOUND)
-  # Without its framework each client says so and is skipped; nothing else can be tried here.
+  # Without its framework each client prints a sentence and is skipped; nothing else can be tried here.
   add_test(NAME gpu.client_scripts COMMAND sh -c
     "for script in '${CMAKE_CURRENT_SOURCE_DIR}'/clients/*.py; do \
 '${Python3_EXECUTABLE}' -B \"$script\" >client.out 2>client.err; code=$?; echo \"$script: $code $(tail -n 1 client.err)\"; \

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the compiled kernels take: registers, stack and static shared memory by cuobjdump's resource usage;
+# The resources of the compiled kernels: registers, stack and static shared memory by cuobjdump's resource usage;
 # spills (loads and stores of local memory), 16-byte loads, 16-byte stores and fused multiply-adds of floats
-# counted in the disassembly. Needs no GPU. Counts are of instructions in the code, not of what a launch does.
+# counted in the disassembly. Needs no GPU. Counts are of instructions in the code, not of those that a launch executes.
 #
 #   tests/gpu/kernel_resources.sh [--markdown] [--check FILE] [FOLDER]
 #

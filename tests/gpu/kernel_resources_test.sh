@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # check.kernel_resources_catches: kernel_resources.sh against a cuobjdump that is a script: a kernel within its
-# limits passes; a spill, a stack, a lost vector load and a fused multiply-add are named; without the tool or
-# images it says 77.
+# limits passes; a spill, a stack, a lost vector load and a fused multiply-add are named; without the tool or images it
+# exits with 77.
 #
 #   kernel_resources_test.sh <kernel_resources.sh> <scratch folder>
 set -u
@@ -14,7 +14,7 @@ mkdir -p "$work/image" "$work/none" || exit 1
 touch "$work/image/alpha.fatbin"
 failed=0
 
-# fake STACK INSTRUCTION: what the tool would say of one kernel
+# fake STACK INSTRUCTION: the output of the tool for one kernel
 fake() {
     cat >"$work/cuobjdump" <<TOOL
 #!/bin/sh
@@ -31,7 +31,7 @@ TOOL
     chmod +x "$work/cuobjdump"
 }
 
-# expect EXIT 'TEXT' LIMITS: the check's exit and a word of what it says
+# expect EXIT 'TEXT' LIMITS: the check's exit status and a word of its output
 expect() {
     printf '%s\n' "$3" >"$work/limits"
     said=$(CUOBJDUMP="$work/cuobjdump" "$script" --check "$work/limits" "$work/image" 2>&1)

@@ -48,7 +48,7 @@ class Inputs:
         return (first + self.count(top_k, dtype=self.torch.int64)) % experts
 
 
-# Each function takes torch, Inputs, the case's sizes and its name, and returns what is timed.
+# Each function takes torch, Inputs, the case's sizes and its name, and returns the functions to time.
 
 
 def cu_seqlens(torch, inputs, sizes, _):
@@ -393,7 +393,7 @@ SEQUENCES = {f.__name__: f for f in (
     cu_seqlens, page_table, concat_pages, verify_pages, kv_indices, merge_states, neutral_rows, padded_copy,
     restore_counters, scale_padding, chunk_plan, gather_kv, concat_kv, route, align_blocks, expert_counts,
     silu_and_mul, permute, combine, poison, validate, validate_ids)}
-# What these replace is a kernel, or runs on the host.
+# These replace a kernel, or code on the host.
 WITHOUT = {"fa3_schedule": "a kernel of FlashAttention-3", "flashmla_schedule": "a kernel of FlashMLA",
            "local_attention": "NumPy on the host, and a copy to the device"}
 

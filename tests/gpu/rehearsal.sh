@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154 # first.sh sources this, and has the names
 #
-# Steps that go wrong in every way that a step on a GPU may, between steps that do not: none may take another's
-# result with it. first_test.sh says what must be there.
+# Steps that fail in every way in which a step on a GPU may, between steps that succeed: no failure may lose another
+# step's result. first_test.sh checks the results.
 
 step before 20 device_probe --device "$device"
 step crash 20 bash -c 'echo "on the way"; kill -SEGV $$'

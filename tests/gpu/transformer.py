@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small transformer, timed end to end under whatever allocator PyTorch has been given.
+"""A small transformer, timed end to end under the allocator that PyTorch uses.
 
   serve   continuous batching: requests of drawn prompt and answer lengths join and leave a batch; each has a key
-          and value cache in chunks that grow as it decodes, so that tensors of many sizes come and go
+          and value cache in chunks that grow as it decodes, so that tensors of many sizes are allocated and freed
   train   steps of AdamW over batches of drawn lengths, with activations recomputed in every second layer
 
   tests/gpu/transformer.py serve|train [--fallow] [--steps N] [--warm N] [--hidden N] [--layers N] [--device cuda|cpu]
 
-The allocator is PyTorch's choice (PYTORCH_ALLOC_CONF), Fallow's plug-in (--fallow) or, preloaded, what is behind
-cudaMalloc; call_b.sh goes through them. Prints one JSON object: milliseconds a step (median, 90 and 99 of a
-hundred, all), tokens a second, bytes reserved where PyTorch knows, a digest of the results, which is the same for
-every allocator. --device cpu shows that the program works, and its times are no GPU's.
+The allocator is PyTorch's choice (PYTORCH_ALLOC_CONF), Fallow's plug-in (--fallow) or, preloaded, the library behind
+cudaMalloc; call_b.sh runs all of them. Prints one JSON object: milliseconds a step (median, 90 and 99 of a hundred,
+all), tokens a second, bytes reserved if PyTorch reports them, a digest of the results, which is the same for every
+allocator. --device cpu shows that the program works, and its times are no GPU's.
 
 STATE: has never run on a GPU.
 
@@ -88,7 +88,7 @@ class Request:
 
 
 class Serving:
-    """One step is one token for every request of the batch; some of them come with a prompt first."""
+    """One step is one token for every request of the batch; some of them begin with a prompt."""
 
     def __init__(self, torch, options):
         self.torch, self.options = torch, options

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# How programs come to the hooks: clients of every kind, run with and without the preload library.
+# How programs reach the hooks: clients of every kind, run with and without the preload library.
 flw_add_test(preload address_table SOURCES test_address_table.c)
 flw_add_test(preload settings LIBRARIES flw_preload_settings flw_base SOURCES test_settings.c)
 if(NOT TARGET fallow-preload)
@@ -18,7 +18,7 @@ flw_preload_client(client client.c)
 target_link_options(preload_client PRIVATE -rdynamic)
 flw_preload_client(linked linked.c)
 target_link_libraries(preload_linked PRIVATE simcuda-libcuda)
-set_target_properties(preload_linked PROPERTIES BUILD_WITH_INSTALL_RPATH ON) # LD_LIBRARY_PATH says where
+set_target_properties(preload_linked PROPERTIES BUILD_WITH_INSTALL_RPATH ON) # LD_LIBRARY_PATH names it
 flw_preload_client(runtime_like runtime_like.c)
 flw_preload_client(reenter reenter_client.c)
 add_library(preload_plugin MODULE plugin.c)

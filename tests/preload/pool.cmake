@@ -24,7 +24,7 @@ if(TARGET fallow-preload)
   set_tests_properties(preload.pool_none PROPERTIES LABELS preload TIMEOUT 240 ENVIRONMENT
     "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/driver")
 
-  # What it costs: figures.sh. The test only looks whether it runs.
+  # figures.sh measures the cost; the test only checks that the script runs.
   add_executable(pair_bench pair_bench.c)
   flw_target(pair_bench)
   target_link_libraries(pair_bench PRIVATE ${CMAKE_DL_LIBS})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# `fallow run`, `fallow record` and the tracer. What is preloaded into programs of the system is built
-# without a sanitizer, which would have to be the first library there.
+# `fallow run`, `fallow record` and the tracer. Libraries for programs of the system are built without a sanitizer,
+# since its runtime would have to be the first library there.
 flw_add_test(preload tracer SOURCES test_tracer.c ${PROJECT_SOURCE_DIR}/src/preload/tracer.c
   ${PROJECT_SOURCE_DIR}/src/preload/filename.c ${PROJECT_SOURCE_DIR}/src/preload/log.c LIBRARIES flw_trace flw_core)
 if(TARGET fallow)
@@ -19,7 +19,7 @@ if(TARGET fallow AND TARGET fallow-preload)
   flw_target(preload_alloc_client)
   target_link_libraries(preload_alloc_client PRIVATE simcuda-libcuda ${CMAKE_DL_LIBS})
   target_link_options(preload_alloc_client PRIVATE -Wl,-z,lazy) # the empty driver has little
-  set_target_properties(preload_alloc_client PROPERTIES BUILD_WITH_INSTALL_RPATH ON) # LD_LIBRARY_PATH says where
+  set_target_properties(preload_alloc_client PROPERTIES BUILD_WITH_INSTALL_RPATH ON) # LD_LIBRARY_PATH names it
   add_library(preload_empty_driver SHARED empty_driver.c)
   flw_target(preload_empty_driver)
   set_target_properties(preload_empty_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1

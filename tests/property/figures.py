@@ -24,10 +24,10 @@ ABOVE_EXPANDABLE = "MiB above expandable segments"
 GROWTHS = "growths above three a segment call"
 OTHER_CALLS = "other driver calls in 1,000 allocations"
 KNOWN = {
-    # 36 allocations in 60 turns, four of which wait for another stream: each needs a half to a sixth of the peak so far,
-    # all free memory belongs to another stream, and at most a tenth may be held in addition.
+    # 36 allocations in 60 turns, four of which wait for another stream: each needs a half to a sixth of the peak so
+    # far, all free memory belongs to another stream, and at most a tenth may be held in addition.
     ("3 streams: attention_naive_bench.pickle.xz", "*", f"steals of {MEMORY} above 0.05 an allocation"): 4,
-    # The first allocation is one block of 3.8 GiB in one handle, whose last 1.2 MiB remain unused. So a later growth at a
+    # The first allocation is one block of 3.8 GiB in one handle, with its last 1.2 MiB unused. So a later growth at a
     # lag of 200 misses the tight budget: 1.062 is held, not 1.046.
     ("hta_df_index_resolver.json.gz", "200", f"thousandths of {BALANCED} above 1050"): 20,
     # Expandable segments need pages and no contiguous place. Memory first grows by 3 % and 14 MiB, at most 112 MiB,
@@ -42,11 +42,11 @@ KNOWN = {
     ("gen streams shard", "0", OTHER_CALLS): 300,
     ("gen streams images", "0", OTHER_CALLS): 120,
     ("gen streams experts", "0", OTHER_CALLS): 500,
-    # Blocks of tens of MiB pass from stream to stream, each used by another one. A miss is a record, a query or two, and the
-    # section around them; with 1.17 x held, pieces are moved.
+    # Blocks of tens of MiB pass from stream to stream, each used by another one. A miss is a record, a query or two,
+    # and the section around them; with 1.17 x held, pieces are moved.
     ("experts", "5ms", "driver calls of balanced above 4,000 in 1,000 allocations"): 700,
-    # With random sizes near the cap only memory buys fewer growths. Up to 256 MiB of 16 GiB, held / growths: 1.02 / 4,018,
-    # 1.045 / 2,320, 1.15 / 576; PyTorch's policy 1.39 / 122.
+    # With random sizes near the cap only memory buys fewer growths. Up to 256 MiB of 16 GiB, held / growths: 1.02 /
+    # 4,018, 1.045 / 2,320, 1.15 / 576; PyTorch's policy 1.39 / 122.
     ("random rmm", "*", f"{BALANCED}: {GROWTHS}"): 250,
     ("random rmm", "*", f"{MEMORY}: {GROWTHS}"): 350,
     ("random rmm --count 10000 --max 256M", "*", f"{BALANCED}: {GROWTHS}"): 150,
@@ -157,10 +157,10 @@ def three_streams(f, path, name):
 
 
 def traces(f, path, is_recorded):
-    """Balanced holds 1.17 x requested + 16 MiB at every lag; on recorded traces 1.05 x at a lag of 200 events, without a
-    wait. Memory first holds 1.05 x. No request fails, no rule is broken. Of the same blocks on three streams balanced holds
-    1.05 times the larger of 1.17 x and the need of an allocator without waits, up to 1.45 x (other pieces cannot be moved
-    without a wait); memory first 1.10 x; the smallest limit is 1.10 x."""
+    """Balanced holds 1.17 x requested + 16 MiB at every lag; on recorded traces 1.05 x at a lag of 200 events, without
+    a wait. Memory first holds 1.05 x. No request fails, no rule is broken. Of the same blocks on three streams
+    balanced holds 1.05 times the larger of 1.17 x and the need of an allocator without waits, up to 1.45 x (other
+    pieces cannot be moved without a wait); memory first 1.10 x; the smallest limit is 1.10 x."""
     name = os.path.basename(path)
     for lag in EVENT_LAGS:
         _, balanced, memory, pytorch = f.replay(path, lag, (BALANCED, MEMORY, "pytorch"))
@@ -189,12 +189,12 @@ def from_third(f, trace, lag, passes):
 
 
 def several_passes(f, name, trace, passes, lags):
-    """No host wait if work completes at once or 200 events later. If it completes at once, no driver calls but those that
-    record events, query them, or frame either.
+    """No host wait if work completes at once or 200 events later. If it completes at once, no driver calls but those
+    that record events, query them, or frame either.
 
     Missed and bounded: blocks of several streams meet at new addresses in each pass, so handles are moved and created
-    above 1.17 x, and streams wait for each other. The counts vary by half with each change of the pool. `shard` draws its
-    sizes, so its blocks move as often on one stream. Later completion makes the host wait for some moves."""
+    above 1.17 x, and streams wait for each other. The counts vary by half with each change of the pool. `shard` draws
+    its sizes, so its blocks move as often on one stream. Later completion makes the host wait for some moves."""
     for lag in lags:
         counts, row, _ = from_third(f, trace, lag, passes)
         others = sum(counts[key] * sign for key, sign in (("driver_calls", 1), ("events_recorded", -1), ("queries", -1),
@@ -208,8 +208,8 @@ def several_passes(f, name, trace, passes, lags):
 
 
 def passes(f, path, _):
-    """From the third of thirty passes on, balanced, on one stream: no driver call, no event, no wait, no move that waited;
-    1.15 x requested + 16 MiB are held. Several streams: see several_passes."""
+    """From the third of thirty passes on, balanced, on one stream: no driver call, no event, no wait, no move that
+    waited; 1.15 x requested + 16 MiB are held. Several streams: see several_passes."""
     name = os.path.basename(path)
     for lag in EVENT_LAGS:
         counts, row, streams = from_third(f, path, lag, 30)
@@ -274,8 +274,8 @@ serve deepseek-v3 --ep 32 --mla flashmla --traffic long --steps 20"""
 
 def generated(f):
     """Balanced holds 1.17 x requested + 16 MiB; of several streams 1.05 times the larger of that and the need of an
-    allocator without waits, up to 1.45 x, or the 256 MiB that they share. Memory first holds 1.05 x; from three streams on
-    1.10 x, with 0.10 steals an allocation. No request fails, no rule is broken."""
+    allocator without waits, up to 1.45 x, or the 256 MiB that they share. Memory first holds 1.05 x; from three
+    streams on 1.10 x, with 0.10 steals an allocation. No request fails, no rule is broken."""
     path = os.path.join(f.folder, "trace.ftext")
     for name in GENERATED.splitlines():
         f.fallow_run("gen", *name.split(), "-o", path)
@@ -296,9 +296,9 @@ def generated(f):
 
 def streams(f):
     """Work completes 200 us and 5 ms later. Balanced holds the larger of 1.17 x requested and the need of an allocator
-    without waits, up to 1.45 x; in the last quarter the host waits once in 1,000 allocations, with 4 driver calls for each
-    allocation. Speed first never waits and holds 1.15 times the need of an allocator without waits, and no more than
-    PyTorch's policy. Memory first holds 1.10 x, and the host waits 50 times in 1,000 allocations of the last quarter."""
+    without waits, up to 1.45 x; in the last quarter the host waits once in 1,000 allocations, with 4 driver calls for
+    each allocation. Speed first never waits and holds 1.15 times the need of an allocator without waits, and no more
+    than PyTorch's policy. Memory first holds 1.10 x, and the host waits 50 times in 1,000 allocations of the last quarter."""
     path = os.path.join(f.folder, "trace.ftext")
     for kind in f.fallow_run("gen", "streams", "--list").split():
         f.fallow_run("gen", "streams", kind, "-o", path)
@@ -322,8 +322,8 @@ def streams(f):
 
 def frames(f):
     """Driver calls that only frame others (contexts, capture modes, queries for captures), for each allocation: two
-    exchanges of the mode and the query of each climb, and the query of each stream whose fence is needed. Not for each other
-    call, because then fewer of those would look worse."""
+    exchanges of the mode and the query of each climb, and the query of each stream that needs a fence. Not for each
+    other call, because then fewer of those would look worse."""
     path = os.path.join(f.folder, "trace.ftrace")
     for most, name in ((0.028, "serve llama-3-8b --mode graph --steps 60"),
                        (0.63, "random multi-stream --count 10000 --streams 3 --threads 3 --max 64M")):

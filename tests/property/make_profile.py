@@ -4,8 +4,8 @@
 #
 #   make_profile.py OUT.json.gz            (needs torch, 1.13 or later; no GPU)
 #
-# Only a GPU's memory is read, so each event of the host's memory is told as one of device 0. Slices that enclose no
-# event of memory, and what nothing reads, are left out; fuzz.json and property.profiles read the rest.
+# Only a GPU's memory is read, so each event of the host's memory is rewritten as one of device 0. Slices that enclose
+# no event of memory, and fields that nothing reads, are left out; fuzz.json and property.profiles read the rest.
 import gzip
 import json
 import os

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# property.owners: who holds the memory of a snapshot when most is asked for, when it runs out and at the end, and who
-# left what was not there at the start, counted by this script alone, with Python's own pickle, and by `fallow
-# report`: the same owners, blocks and bytes, by the rule as it stands and as --owner, --skip and --by change it. What
-# --csv-owners, --folded and --chrome write is read back, and comes to the same sums; --chrome and `fallow trace export
-# --to chrome` keep the rules of that form. Where memory runs out, what was asked, idle and whole is what the JSON, the
-# first screen and the page say. The snapshots named, which are to be trusted since unpickling may run code, each counted
-# once more as if it had run out of memory at its peak, and some that are made here: frees that are deferred, several
-# devices and private pools, sizes so few that peaks are equal, blocks older than the recording, phases in one another
-# and across, code of every kind, names that have what is between two frames.
+# property.owners: the owners of a snapshot's memory at the peak, at the out-of-memory and at the end, and the owners
+# of memory that was not freed, counted by this script alone, with Python's own pickle, and by `fallow report`: the
+# same owners, blocks and bytes, by the default rule and with --owner, --skip and --by. The files of --csv-owners,
+# --folded and --chrome are read back and have the same sums; --chrome and `fallow trace export
+# --to chrome` keep the rules of that form. At an out-of-memory, the JSON, the first screen and the page agree on the
+# requested, idle and largest free memory. The snapshots named, which are to be trusted since unpickling may run code,
+# each counted once more as if it had run out of memory at its peak, and some that are made here: frees that are
+# deferred, several devices and private pools, sizes so few that peaks are equal, blocks older than the recording,
+# phases in one another and across, code of every kind, names that contain the separator of frames.
 #
 #   owners.py FALLOW [SNAPSHOT...]
 import csv
@@ -40,7 +40,7 @@ def is_framework(path):
 
 
 class Rule:
-    """What the command line says of owners, and how it is typed."""
+    """The options of owners, as arguments of the command line."""
 
     def __init__(self, owner=(), skip=(), by="frame"):
         self.owner, self.skip, self.by = owner, skip, by
@@ -73,7 +73,7 @@ def place(path, function, line, by):
 
 @functools.lru_cache(maxsize=None)
 def worth(path, function, line, rule):
-    """named, program, package, node, operator; None: says nothing"""
+    """named, program, package, node, operator; None: no rule applies"""
     plain, whole = path.replace("\\", "/"), f"{function} ({path}:{line})"
     nothing = None, None
     if any(re.search(s, whole) for s in rule.skip):
@@ -122,7 +122,7 @@ def phase(frames):
 
 
 def open_phase(snapshot, device, time_us):
-    """the phase begun last of those that are not over; ends go with the last begin of their name"""
+    """the phase begun last of those that are not over; an end closes the last begin of its name"""
     open_ones = []
     for note in snapshot.get("external_annotations", []):
         if note["device"] == device and note["time_us"] <= time_us:
@@ -148,7 +148,7 @@ def size_class(size):
 
 
 def short(name):
-    """As the report shows it: without what moves a terminal's cursor, cut to what it has room for."""
+    """As the report shows a name: without characters that move a terminal's cursor, cut to its width."""
     name = re.sub(r"[\x00-\x1f\x7f]", "?", name).encode()
     kept = min(len(name) - name.rfind(b"("), 45) if b"(" in name else 0  # "(model.py:30)"
     if len(name) > 63:
@@ -186,7 +186,7 @@ def by_owner(blocks):
 
 
 def reserved_at_start(events, device, segments):
-    """The segments at the end with all that events say of them undone."""
+    """The segments at the end with all their events undone."""
     at_end = sum(s["total_size"] for s in segments if s["device"] == device)
     return at_end - sum(SEGMENTS.get(e["action"], 0) * e["size"] for e in events)
 
@@ -276,7 +276,7 @@ def count(snapshot, rule):
                          "limit_bytes": max(reserved, held) + event["device_free"]})
         elif event["action"] in ("free_requested", "free_completed") and address in live:
             start.pop(address, None)
-            held -= live.pop(address)[0]  # asked for until the program frees it
+            held -= live.pop(address)[0]  # pending until the program frees it
     moments = {"at_peak": by_owner(at_peak.values()), "at_end": by_owner(live.values()),
                "at_out_of_memory": by_owner(at_oom.values()) if ooms else None,
                "survivors": by_owner(block for address, block in live.items() if address not in start)}
@@ -305,7 +305,7 @@ def stack(dice):
 
 
 def device_trace(dice, length, base):
-    """Events, and what is in the heap at the end."""
+    """Events, and the heap at the end."""
     events, live, waiting, next_address = [], {}, [], base
     old = {base + (i << 30): (dice.choice([3, 9]) << 20, stack(dice)) for i in range(8)}
     live.update(old)
@@ -408,7 +408,7 @@ def parse_stack(text):
 
 
 def text_of(written):
-    """Without the bytes that are no UTF-8: what a name that was cut may end in."""
+    """Without the bytes that are no UTF-8, which a name may have at the cut."""
     return written.encode(errors="surrogateescape").decode(errors="ignore")
 
 
@@ -446,7 +446,7 @@ def is_same_folded(path, expected, rule):
 
 
 def is_same_chrome(path, moments, rule):
-    """Slices: what is open at the end, and the most that ever was; their owners, by their stacks. Counters: the same."""
+    """Slices: those open at the end, and the most at any time; their owners, by their stacks. Counters: the same."""
     with gzip.open(path) as file:
         document = trace_events.read(file.read())
     wrong, events = trace_events.broken_rules(document), [e for e in document["traceEvents"] if e["ph"] != "M"]
@@ -472,7 +472,7 @@ def is_same_chrome(path, moments, rule):
 
 
 def is_export_sound(tool, path, snapshot, device, folder):
-    """What the trace is as Chrome's JSON: the rules are kept, and each phase that ends is there, in whatever row."""
+    """The trace as Chrome's JSON: the rules of the form are kept, and each phase that ends is in some row."""
     out = os.path.join(folder, "export.json")
     subprocess.run([tool, "trace", "export", path, "--to", "chrome", "-o", out], check=True, capture_output=True)
     with open(out, "rb") as file:
@@ -565,7 +565,7 @@ def in_words(size):
 
 
 def says_oom(tool, path, folder):
-    """Do the first screen and the page say what the JSON says? (compare() counts that.)"""
+    """Check that the first screen and the page agree with the JSON, which compare() checks."""
     page_path = os.path.join(folder, "page.html")
     run = subprocess.run([tool, "report", path, "--no-times", "--policy", "bound", "--json", "-", "--html", page_path],
                          check=True, capture_output=True, text=True)

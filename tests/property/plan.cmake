@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# test_plan_minimalloc FOLDER 10 prints beside it what ten seconds a problem give.
+# test_plan_minimalloc FOLDER 10 prints also the result of ten seconds per problem.
 add_executable(test_plan_minimalloc test_plan_minimalloc.c)
 flw_target(test_plan_minimalloc)
 target_link_libraries(test_plan_minimalloc PRIVATE flw_core)

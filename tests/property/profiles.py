@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# property.profiles: the call stacks of memory in a profile of PyTorch's, and whose it is: counted by this script alone,
-# which asks of every slice whether it encloses the event, and by `fallow report`. A real profile (make_profile.py), and
-# some that are made here: several threads, slices in one another, lines of calls, older profiles whose operators say
-# what called them; and the same once more behind `fallow trace export --to chrome`.
+# property.profiles: the call stacks and owners of memory in a profile of PyTorch's, counted by this script alone,
+# which tests for every slice whether the slice encloses the event, and by `fallow report`. A real profile
+# (make_profile.py), and some that are made here: several threads, slices in one another, lines of calls, older
+# profiles with the caller of each operator; and the same once more after `fallow trace export --to chrome`.
 #
 #   profiles.py FALLOW [PROFILE.json.gz...]
 import csv

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# property.ranks: what `fallow report merge` says of a job, against this script's own count over the snapshots that
-# the records were made of; records merged in any order and any grouping, some of them twice, give the same bytes;
-# a folder of one snapshot a rank says the same. Snapshots are made here: some run out of memory, some have no
-# clock, no stacks, or other owners. Records that are cut or changed anywhere are refused by name, or still are sums.
+# property.ranks: the output of `fallow report merge` for a job, compared with this script's own count over the
+# snapshots behind the records; records merged in any order and any grouping, some of them twice, give the same bytes;
+# a folder of one snapshot a rank gives the same. Snapshots are made here: some run out of memory, some have no clock,
+# no stacks, or other owners. Records that are cut or changed anywhere are refused by name, or still are sums.
 #
 #   ranks.py FALLOW
 import json
@@ -105,7 +105,7 @@ def expect_job(said, job, where):
     coded = [facts for facts in job if facts["has_code"]] or job
     check(said["out_of_memory"] == len(ran_out), f"{where}: {said['out_of_memory']} ran out")
     check(said["compared_by_owner"] == len(coded), f"{where}: {said['compared_by_owner']} compared")
-    # The first to run out, and what it held more of.
+    # The first rank out of memory, and the owners of which it held more.
     first = said["first_out_of_memory"]
     if not ran_out:
         check(first is None, f"{where}: {first} ran out")
@@ -256,7 +256,7 @@ def refuse(arguments, status, said, text=None, **environment):
 
 
 def check_beside(draw, folder):
-    """What lies beside a job's snapshots changes nothing; two of one rank are told."""
+    """Other files beside a job's snapshots change nothing; two snapshots of one rank are reported."""
     for rank in range(3):
         with open(os.path.join(folder, f"snap_rank{rank}.pickle"), "wb") as file:
             pickle.dump(make(draw, rank, False)[0], file)
@@ -389,7 +389,7 @@ def check_damage(draw, folder):
         check(told == rank, f"{name} with RANK={own}: rank {told}")
         os.rename(there, path)
     os.environ.pop("RANK")
-    # What no record can say is not known in it: each is taken back.
+    # Change a record to values that it cannot have; each change is undone.
     most = 1 << 62
     for begin_ns, asked, free, known in ((most, most, 5, [most, most, 5]), (most + 1, most + 1, most + 1, [None] * 3)):
         with open(os.path.join(folder, "long.ftext"), "w") as file:
@@ -402,7 +402,8 @@ def check_damage(draw, folder):
 
 
 def check_records(draw, folder):
-    """Records are no traces, and traces no records: each says what it is. What no record can say is refused."""
+    """Records are no traces, and traces no records: the error names the kind. Values that no record can have are
+    refused."""
     path = os.path.join(folder, "snap_0.pickle")
     with open(path, "wb") as file:
         pickle.dump(make(draw, 0, False)[0], file)
@@ -415,7 +416,7 @@ def check_records(draw, folder):
                               stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
         check(done.returncode == 0 and "fallow report merge reads them; left out" in done.stderr, done.stderr)
     refuse(["merge", path], 1, "it is no object; it is no record of fallow report --json-lines")
-    # What it cannot do without is said, and nothing is written; the other ranks of a folder are.
+    # A missing requirement is reported, and nothing is written for that rank; the other ranks of a folder are written.
     most, most_held = 1 << 62, 1 << 48
     for last_ns, size, wrong in ((most, most_held, None), (most + 1, 1, "longer than 2\\^62 ns"),
                                  (1, most_held + 1, "more than 256 TiB")):

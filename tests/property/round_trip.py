@@ -5,7 +5,7 @@
 # compile context and user metadata, and the moment at which it was, by Python's own pickle. The two trace files are the
 # same bytes, and so are the two texts. The snapshots named, which are to be trusted since unpickling may run code, and
 # some that are made here: texts with quotes, newlines, tabs, UTF-8, no text at all, 1,000 deep, events without frames,
-# segments that grow and go, pools, deferred frees, several devices, clocks that are set back.
+# segments that grow and are freed, pools, deferred frees, several devices, clocks that are set back.
 #
 #   round_trip.py FALLOW [SNAPSHOT...]
 import itertools
@@ -52,7 +52,7 @@ class Device:
         for _ in range(dice.randrange(4)):
             self.take_segment(dice.choice([2, 6, 20]) * MIB)
             self.allocate()
-        self.events = []  # what was before is not on record
+        self.events = []  # earlier events were not recorded
 
     def frames(self):
         return self.dice.choice(self.stacks) if self.dice.random() < 0.8 else []
@@ -195,8 +195,8 @@ def heap_of(snapshot, device):
 
 
 def compare_events(before, after, put_in, left_out):
-    """The same, but for so many frees that the first lacks, and so many of blocks that it does not know; and at the
-    same moments, of which none is before another that the list has first."""
+    """The same, but for so many frees that the first lacks, and so many frees of unknown blocks; and at the same
+    moments, in ascending order."""
     at = 0
     for event, time_us in zip(before, itertools.accumulate((e.get("time_us", 0) for e in before), max)):
         wanted = event_of(event)
@@ -215,7 +215,7 @@ def compare_events(before, after, put_in, left_out):
 
 
 def there_and_back(tool, path, folder):
-    """The snapshot that comes out, and what was said of the trace file."""
+    """Return the resulting snapshot, and the messages about the trace file."""
     first, second = (os.path.join(folder, name + ".ftrace") for name in ("first", "second"))
     text, out = os.path.join(folder, "text"), os.path.join(folder, "out.pickle")
     run(tool, "trace", "import", path, "-o", first)

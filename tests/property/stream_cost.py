@@ -12,13 +12,13 @@ import sys
 import tempfile
 
 MIB = 1 << 20
-HELD_MOST, HOST_MOST = 64 * MIB, 8 * MIB  # by a pool whose streams are all destroyed
+HELD_MOST, HOST_MOST = 64 * MIB, 8 * MIB  # by a pool after all its streams were destroyed
 BESIDE_HELD_MOST, BESIDE_HOST_MOST = 384 * MIB, 64 * MIB  # 2,000 live, and no more that are gone
 
 
 def count(program, way, streams):
     """(instructions spent by calls from the program into libfallow, less those of calls from there into the driver;
-    what the program printed)"""
+    the output of the program)"""
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/out"
         run = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", program, way, str(streams)],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the Trace Event Format's specification asks of a file in JSON's object form, by which Perfetto and chrome://tracing
-# read it: for the kinds of event that are written here. A module of property.owners.
+# The requirements of the Trace Event Format's specification for a file in JSON's object form, which Perfetto and
+# chrome://tracing read: for the kinds of event that are written here. A module of property.owners.
 import json
 import math
 

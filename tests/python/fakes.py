@@ -36,7 +36,7 @@ def installed(**modules):
 
 
 class TorchInner:
-    """What CUDAPluggableAllocator.allocator() returns: setters that take addresses."""
+    """Substitute for the result of CUDAPluggableAllocator.allocator(): setters that take addresses."""
 
     def __init__(self, names):
         self.addresses = {}
@@ -227,11 +227,11 @@ def rmm(version="26.10.00"):
 
 
 def torch_memory(free_bytes=1 << 20, refuses=None):
-    """PyTorch 2.15's memory recording, by its own signatures, of a device whose 64 MiB run out. `refuses`: what
-    a pluggable allocator raises when an observer is attached. fake.run_out(bytes) is a tensor too many."""
+    """PyTorch 2.15's memory recording, by its own signatures, of a device with 64 MiB. `refuses`: the exception that a
+    pluggable allocator raises when an observer is attached. fake.run_out(bytes) is a tensor too many."""
     fake = types.ModuleType("torch")
     fake.__version__ = "2.15.0"
-    fake.history = None  # what _record_memory_history was told last; None: off
+    fake.history = None  # the last argument of _record_memory_history; None: off
     fake.observers = []
     fake.events = []
     total_bytes = 64 << 20
@@ -266,7 +266,7 @@ def torch_memory(free_bytes=1 << 20, refuses=None):
 
     def run_out(size):
         event("oom", size, device_free=free_bytes)
-        for observer in list(fake.observers):  # with four numbers by place; what it raises goes on to the caller
+        for observer in list(fake.observers):  # with four numbers by place; its exceptions reach the caller
             observer(0, size, total_bytes, free_bytes)
         raise OutOfMemoryError("CUDA out of memory. Tried to allocate %d bytes" % size)
 

@@ -155,7 +155,7 @@ class Auto(unittest.TestCase):
                    "True\n1")
 
     def test_the_plugin_of_vllm(self):
-        """load_general_plugins() of vLLM 0.33 catches what loading raises, and nothing that the function raises."""
+        """load_general_plugins() of vLLM 0.33 catches exceptions of the loading, but none of the function."""
         with open(os.path.join(SOURCES, "../../pyproject.toml")) as file:
             (group, name, value) = re.search(r'^\[project.entry-points."(vllm.*)"\]\n(\w+) = "(.*)"$', file.read(), re.M).groups()
         self.write("plugin-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")

@@ -165,7 +165,7 @@ class Cupy(unittest.TestCase):
             block = fallow._library.lib().fallow_cupy_malloc(None, 5000, 0)
             fallow._library.lib().fallow_cupy_free(None, block, 0)
             again = fallow._library.lib().fallow_cupy_malloc(None, 5000, 0)
-            self.assertNotEqual(again, block)  # nothing comes again inside a capture
+            self.assertNotEqual(again, block)  # nothing is reused inside a capture
         fallow._library.lib().fallow_cupy_free(None, again, 0)
 
     def test_a_capture_that_cannot_begin_announces_nothing(self):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """python.module: the module fallow finds and loads the library in a plain Python, its structures are the header's,
-its settings reach the pools, and its refusals say what to do. On the simulated device."""
+its settings reach the pools, and its refusals name the remedy. On the simulated device."""
 import contextlib
 import ctypes
 import io
@@ -295,7 +295,7 @@ class Pools(unittest.TestCase):
 
     @unittest.skipUnless("FALLOW_COMMAND" in os.environ, "the command is not built")
     def test_a_recording_with_stacks_says_whose_the_memory_is(self):
-        lib = fallow._library.lib()  # its calls let the interpreter go, as PyTorch's operators do
+        lib = fallow._library.lib()  # its calls release the interpreter, as PyTorch's operators do
 
         def weights():
             return lib.fallow_torch_alloc(3 << 20, 0, None)

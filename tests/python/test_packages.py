@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check.frameworks: the real CuPy, Numba, RMM and cuda.core of PyPI in build/pypi/frameworks, and the sources of PyTorch
-that tests/peers/measure fetches. The fakes must have their signatures. What works with the simulated driver runs, whose
-folder LD_LIBRARY_PATH names. CUDA's runtime refuses that driver, and with it tensors of PyTorch, arrays of CuPy and
-buffers of RMM."""
+"""check.frameworks: the real CuPy, Numba, RMM and cuda.core of PyPI in build/pypi/frameworks, and the sources of
+PyTorch that tests/peers/measure fetches. The fakes must have their signatures. The parts that work with the simulated
+driver run; LD_LIBRARY_PATH names its folder. CUDA's runtime refuses that driver, and with it tensors of PyTorch,
+arrays of CuPy and buffers of RMM."""
 import ast
 import gc
 import importlib
@@ -42,7 +42,8 @@ DRIVER = importlib.import_module("numba.cuda.cudadrv.driver")
 
 
 def parameters(thing):
-    """Return the names of a callable's parameters; optional ones end in "=". Cython writes them into docstrings only."""
+    """Return the names of a callable's parameters; optional ones end in "=". Cython writes them into docstrings
+    only."""
     try:
         found = inspect.signature(thing).parameters.values()
     except ValueError:

@@ -26,7 +26,7 @@ NAMES = {"_record_memory_history": {"enabled", "stacks", "max_entries"}, "_snaps
 
 
 class InFolder(unittest.TestCase):
-    """In a folder of its own, outside of any job; `said` is standard error."""
+    """In a folder of its own, outside of any job; `said` is the text on standard error."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

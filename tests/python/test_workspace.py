@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """python.workspace: the example workspace_manager.py on a simulated device that checks the order of every access,
-with a substitute for PyTorch whose tensors are addresses."""
+with a substitute for PyTorch that has addresses as tensors."""
 import ctypes
 import math
 import os

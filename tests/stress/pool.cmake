@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Random programs under the rule checker: more than 10^7 operations in a release build, a twentieth in other builds,
-# whose operations cost more. One line for each combination of settings.
+# with slower operations. One line for each combination of settings.
 if(NOT TARGET flw_test_pool)
   return()
 endif()

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Randomised tests of a build with ever new seeds, until one fails or the time is over.
 #   tests/stress/soak.sh BUILD_DIR SECONDS [NAME ...]     NAME: programs of BUILD_DIR/bin; default: those below
-# ctest runs each with a fixed seed, so that a build passes or fails the same way twice; this is what
-# looks further. The seed of a failure is printed with the command that repeats it.
+# ctest runs each with a fixed seed, so that a build passes or fails the same way twice; this script searches further.
+# The seed of a failure is printed with the command that repeats it.
 set -eu
 if [ $# -lt 2 ]; then
     sed -n '2,3s/^# *//p' "$0" >&2

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# unit.beside_all, unit.beside_all_host, kernel.beside_all: no public function is without a case beside another thread's capture. What a library
-# exports is compared with what the programs that run beside one call.
+# unit.beside_all, unit.beside_all_host, kernel.beside_all: no public function is without a case beside another
+# thread's capture. The exports of a library are compared with the calls of the programs that run beside a capture.
 #
 #   beside.sh <library.so> <program> ...
 set -eu

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Cross-built tests: ctest runs them under CMAKE_CROSSCOMPILING_EMULATOR; here is what they need besides,
-# since the kernel starts no program of another machine that they name. Natively all of it is nothing.
+# Cross-built tests: ctest runs them under CMAKE_CROSSCOMPILING_EMULATOR; this file adds the emulation of programs that
+# the tests start, since the kernel starts no program of another machine. Natively the file does nothing.
 #
-#   FLW_EMULATOR_DEFINITION          what emulator.h is compiled with
+#   FLW_EMULATOR_DEFINITION          the definition with which emulator.h is compiled
 #   flw_emulate_programs(<list>)     in values NAME=$<TARGET_FILE:...> of the list, puts in the place of a
 #                                    program a script that runs it under the emulator
 set(FLW_EMULATOR_DEFINITION)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the property, stress and fault tests share: the pools behind one face, the controls of the
+# Shared by the property, stress and fault tests: the pools behind one face, the controls of the
 # simulated device, a correct program in small.
 find_package(Threads REQUIRED)
 if(TARGET fallow_shared)

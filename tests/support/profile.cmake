@@ -4,11 +4,11 @@
 #   flw_add_under_profiles(<name> PROFILES profile ... COMMAND program arg ... [LABELS label ...]
 #                          [TIMEOUT seconds])
 #
-# adds a test <name>_profile_<profile> for each, what is no letter of it an underscore. None may be skipped:
-# with a profile that is not known the simulated driver does not begin.
+# adds a test <name>_profile_<profile> for each, with an underscore for each character that is not a letter. None may
+# be skipped: with an unknown profile the simulated driver does not start.
 set(FLW_PROFILES_WITH_VMM no-fabric old slow host-pageable no-fabric,slow)
 set(FLW_PROFILES_WITHOUT vgpu)
-# At the creation of a pool, in the middle of its life, and when memory is to go back.
+# At the creation of a pool, in the middle of its life, and when memory is released.
 set(FLW_PROFILES_REFUSING refusing=NOT_SUPPORTED refusing:cuMemCreate@3=NOT_PERMITTED refusing:cuMemUnmap)
 
 function(flw_add_under_profiles name)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# test_support: the way to the simulated driver and a capture beside the test, free of any test framework. A
-# program that links it
-# must lie in bin/ beside lib/, where the simulated driver is looked for.
+# test_support: the way to the simulated driver and a capture beside the test, free of any test framework. A program
+# that links it must be in bin/ beside lib/, where the simulated driver is searched.
 find_package(Threads REQUIRED)
 add_library(test_support STATIC beside.c sim.c)
 flw_target(test_support)

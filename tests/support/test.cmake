@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# How a test is added. cmocka is looked for once; where it is absent, cmocka tests are not built.
+# How a test is added. cmocka is searched once; without cmocka its tests are not built.
 #
 #   flw_add_test(<kind> <module> SOURCES a.c ... [LIBRARIES target ...] [ARGUMENTS arg ...]
 #                [DEPENDS target ...] [INCLUDES folder ...] [DEFINITIONS NAME=value ...]
@@ -7,7 +7,7 @@
 #
 # makes the program test_<kind>_<module>, named <kind>.<module> in ctest, label <kind>, default
 # timeout 240 s, exit 77 = skipped; the label slow keeps a test out of the quick tier. PLAIN: the program
-# uses no cmocka and is built always. DEPENDS: what the program runs or opens, built before it. Where
+# uses no cmocka and is built always. DEPENDS: files that the program runs or opens, built before the program. Where
 # cmocka is absent the target is absent too: so nothing outside of this call may name it (check.bare_build);
 # the plain programs of a kind are in the global property FLW_PLAIN_<kind>.
 #   flw_add_script(NAME <kind>.<module> SCRIPT file [ARGUMENTS arg ...] [LABELS more ...] [TIMEOUT seconds])

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # example.install: installs the build, moves the installed tree, then builds programs against it, through
-# CMake and through pkg-config, shared and static, and runs them on the simulated device. Looks
-# for what else belongs to the tree.
+# CMake and through pkg-config, shared and static, and runs them on the simulated device. Checks the other files of the
+# tree.
 #
 #   install.sh <source root> <build tree> <scratch folder> <c compiler>
 #
@@ -74,7 +74,7 @@ through_cmake() {
     expect_static "$client/build/quickstart_static"
     "$client/build/kernels" || die "the user of fallow::kernels failed"
     [ -z "$has_host" ] || "$client/build/host" || die "the user of fallow::host failed"
-    # A shared object that carries the archive shows none of it, and stays when it is closed.
+    # A shared object that contains the archive exports none of its names, and stays loaded when closed.
     "$client/build/opener" "$client/build/libplugin.so" || die "a thread that used a closed plug-in failed"
     ! nm -D --defined-only "$client/build/libplugin.so" | grep -E '(fallow|flw)_' | grep -v use_fallow ||
         die "the plug-in exports the names above"
@@ -107,8 +107,8 @@ through_pkg_config() {
     "$work/host" || die "the user of pkg-config fallow-host failed"
 }
 
-# A deeper library folder, as Debian's: the prefix is as many steps further up. In a folder where the loader
-# looks by itself nothing is said about it.
+# A deeper library folder, as Debian's: the prefix is as many steps further up. In a folder that the loader searches by
+# itself, no path is recorded.
 other_folders() {
     local include
     cmake -S "$source" -B "$work/deep" -DCMAKE_C_COMPILER="$cc" -DFALLOW_TESTS=OFF -DFALLOW_TOOLS=OFF \
@@ -131,8 +131,8 @@ through_python() {
     [ "$said" = "512 $tree/$libdir/libfallow.so.0.2" ] || die "the module fallow printed '$said'"
 }
 
-# The command finds its libraries and the simulated driver where they lie now, and the library that it
-# preloads, where that was built.
+# The command finds its libraries and the simulated driver in their new place, and the library to preload, if it was
+# built.
 command_of_the_tree() {
     local said
     [ -x "$build/bin/fallow" ] || return 0

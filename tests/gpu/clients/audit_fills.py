@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Fills for `fallow audit` to find. torch | cupy: makes three arrays of 4 MiB of zeros, each written to
-afterwards, and one of threes. check FILE: does the report see them, with values and sizes read from the
-launches' arguments? Prints what it found."""
+afterwards, and one of threes. check FILE: check that the report has them, with values and sizes from the launches'
+arguments. Prints the findings."""
 import json
 import sys
 

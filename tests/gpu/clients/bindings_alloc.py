@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's Python bindings of the driver: blocks that come and go, and an entry point looked up."""
+"""NVIDIA's Python bindings of the driver: blocks allocated and freed in turn, and an entry point looked up."""
 import client
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the clients share. A client prints its results, and nothing that may differ between two right runs, to
-stdout; "seconds: N" and everything else to stderr. With --fallow it uses Fallow's plug-in, whose counters go
-to FALLOW_CLIENT_STATS. Exit 77: its framework, or a GPU, is absent."""
+"""Shared by the clients. A client prints its results, and nothing that may differ between two right runs, to
+stdout; "seconds: N" and everything else to stderr. With --fallow it uses Fallow's plug-in and writes its counters to
+FALLOW_CLIENT_STATS. Exit 77: its framework, or a GPU, is absent."""
 import contextlib
 import ctypes
 import hashlib
@@ -52,7 +52,7 @@ class SimConfig(ctypes.Structure):
 
 
 def give_contents():
-    """The simulated driver has memory with contents only where it is told so; a real one has no such function."""
+    """The simulated driver has memory with contents only on request; a real driver has no such function."""
     try:
         reset = ctypes.CDLL("libcuda.so.1").flw_sim_reset
     except (OSError, AttributeError):
@@ -83,7 +83,7 @@ def tensor_digest(tensor):
 
 
 def write_stats():
-    """What Fallow's pools served, both orders."""
+    """Return the allocations that Fallow's pools served, in both orders."""
     path = os.environ.get("FALLOW_CLIENT_STATS")
     if is_plugged and path:
         import fallow

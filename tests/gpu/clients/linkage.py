@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How the frameworks that are installed reach CUDA: what their libraries need, and whether they carry a runtime
-of their own. One line each; exit 77 if there are none."""
+"""How the frameworks that are installed reach CUDA: their needed libraries, and whether they contain a runtime. One
+line each; exit 77 if there are none."""
 import glob
 import importlib.util
 import os

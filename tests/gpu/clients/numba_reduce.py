@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Numba: a reduction over arrays that come and go, with the context reset in the middle. --fallow: Fallow's
+"""Numba: a reduction over arrays allocated and freed in turn, with the context reset in the middle. --fallow: Fallow's
 memory manager."""
 import client
 
@@ -21,7 +21,7 @@ def main():
         def add(a, b):
             return a + b
 
-        @cuda.jit  # anew: what was loaded goes with the context
+        @cuda.jit  # again: the module was unloaded with the context
         def scale(values, factor):
             i = cuda.grid(1)
             if i < values.size:

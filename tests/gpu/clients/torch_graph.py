@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A chain of matrix products captured into graphs of several sizes that share a pool, replayed between eager
-work that comes and goes; compared with the same chain run eagerly, and printed to the bit."""
+"""A chain of matrix products captured into graphs of several sizes that share a pool, replayed between eager work that
+allocates and frees; compared with the same chain run eagerly, and printed to the bit."""
 import client
 
 SIZES = (256, 512, 384)

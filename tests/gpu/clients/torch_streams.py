@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A tensor is freed while a kernel on another stream still has to write to it, as PyTorch without its cache
-relies on cudaFree to allow; what is allocated next must not be written to by that kernel."""
+relies on cudaFree to allow; that kernel must not write to the next allocation."""
 import client
 
 ROUNDS = 50

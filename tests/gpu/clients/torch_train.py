@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """200 steps of a small network with Adam: every loss, to the bit. --empty-cache: PyTorch's cache is emptied
-after each step, so that its segments come and go. FALLOW_CLIENT_FORM=mempool with --fallow: in a
+after each step, so that its segments are freed and allocated again. FALLOW_CLIENT_FORM=mempool with --fallow: in a
 torch.cuda.MemPool over Fallow instead of on it."""
 import sys
 

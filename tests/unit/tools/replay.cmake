@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# `fallow replay` and `fallow trace` from outside, then what a replay, its tables and `fallow top` are made of.
+# `fallow replay` and `fallow trace` from outside, then the parts of a replay, of its tables and of `fallow top`.
 if(TARGET fallow)
   if(NOT FALLOW_SANITIZE) # a sanitizer's runtime must be preloaded first
     add_library(jumping_clock MODULE jumping_clock.c)

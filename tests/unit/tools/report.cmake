@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# `fallow report` from outside, and what its page and its analyses are made of.
+# `fallow report` from outside, and the parts of its page and analyses.
 set(tool ${PROJECT_SOURCE_DIR}/tools/fallow)
 if(TARGET fallow)
   flw_add_transcript(unit report FILE cases/report.cases

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Owns: writing a PyTorch memory snapshot of any size, in a stream, shaped as recorded ones: protocol 4, a list of 40
-# shared stack frames for each allocation that its frees share, 115 to 127 bytes an event (shared); or as after a copy
-# that knows no identities: 4 frames, each a dict of its own (apart); or without frames (none).
-# Usage: big_snapshot.py BYTES [shared|apart|none] >SNAPSHOT
+# Owns: writing a PyTorch memory snapshot of any size, in a stream, of the form of recorded snapshots: protocol 4, for
+# each allocation a list of 40 shared stack frames that its frees share, 115 to 127 bytes an event (shared); or as
+# after a copy without identities: 4 frames, each a dict of its own (apart); or without frames (none). Usage:
+# big_snapshot.py BYTES [shared|apart|none] >SNAPSHOT
 import random
 import struct
 import sys
@@ -81,7 +81,7 @@ def main():
         if len(live) < LIVE:
             address, size = free.pop(), dice.randrange(1, 4096) * 512
             event("alloc", address, size, b"]\x94(" + b"".join(dice.choices(frames, k=DEPTH[way])) + b"e")
-            w.memo += 1  # its frames; the event itself came before them
+            w.memo += 1  # the event's frames; the event itself precedes them
             live.append((address, size, w.memo - 1))
         else:
             address, size, place = live.pop(dice.randrange(LIVE))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Recorded traces against what others counted. Snapshots: the figures that an independent reader wrote into the folder's
-# manifest.json, counted here once more from the text form, and as `fallow trace info` tells them. A profile: in the
+# Recorded traces against independent counts. Snapshots: the figures that an independent reader wrote into the folder's
+# manifest.json, counted once more from the text form, and printed by `fallow trace info`. A profile: in the
 # text the live bytes after every event are the total that the profiler wrote down, at its address and its time. Exits
 # 77 where there is no manifest.
 #
@@ -22,7 +22,7 @@ def read(tool, path):
 
 
 def walk(records):
-    """The figures of the manifest, and whether every block of the start lies in a segment of the start."""
+    """The figures of the manifest, and whether every block of the start is in a segment of the start."""
     start = [r for r in records if r[0] in ("S", "P")]
     segments, blocks = ([r for r in start if r[0] == kind] for kind in "SP")
     events = [r for r in records[len(start):] if r[0] not in "BE"]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Recorded traces through every form and back. Through the trace file: the same text, for at most 6 bytes an event.
-# Through the forms of others: the same blocks in the same order, with addresses, streams, times and stacks as far as the
-# form has them. What is not there is left out; no trace at all: exit 77.
+# Through the forms of others: the same blocks in the same order, with addresses, streams, times and stacks as far as
+# the form has them. Missing traces are left out; no trace at all: exit 77.
 #
 #   roundtrip.py FALLOW TRACE...
 import json
@@ -21,7 +21,7 @@ def run(*words):
 
 
 class Trace:
-    """What a text says of blocks: those of the start, and the events; and what info says."""
+    """Return the blocks of a text: those of the start, and the events; and the output of info."""
 
     def __init__(self, text, info):
         self.head, self.start, self.events, self.ops = [], [], [], set()

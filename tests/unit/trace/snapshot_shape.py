@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Owns: whether a written snapshot is what PyTorch's memory_viz expects, by Python's own unpickler.
+# Owns: the check that a written snapshot has the form that PyTorch's memory_viz expects, by Python's own unpickler.
 # Usage: snapshot_shape.py FALLOW TRACE:EVENTS...     EVENTS: how many block events it holds at least
 import os
 import pickle
@@ -61,7 +61,7 @@ def check_events(events, segments):
         assert set(event) - kept == wanted, set(event) ^ wanted
         check_frames(event["frames"])
         free = event.get("device_free", 0)
-        assert isinstance(free, int) or free != free, free  # or not a number: nobody knows
+        assert isinstance(free, int) or free != free, free  # or not a number: unknown
         assert event.get("time_us", 0) >= time_us
         time_us = event.get("time_us", 0)
         if action == "alloc":

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""README.md's picture: who holds the memory of the demo trace, of the page that `fallow report` makes of it.
+"""README.md's picture: the owners of the demo trace's memory, from the page of `fallow report`.
 
   page_picture.py BUILD            generate page.png: needs chromium; check the result by eye
   page_picture.py --check BUILD    compare page.png with this build's page
 
-What the picture was made of, the report's list of owners, is kept in the file as a comment (a tEXt chunk) and
+The source of the picture, the report's list of owners, is kept in the file as a comment (a tEXt chunk) and
 compared first, which needs no browser. Where there is one the picture is made anew and compared tile by tile, so that
 another machine's letters are no difference, but another picture is.
 

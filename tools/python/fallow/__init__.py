@@ -11,8 +11,8 @@ Let a framework allocate from Fallow, before its first tensor:
 
 or without a change to the program, from the shell: FALLOW_AUTO=torch,cupy,numba,rmm python3 program.py
 
-report(), stats() and Recording show who holds memory; watch_oom() and report_html() need no allocations from Fallow.
-Arena and Layout manage the scratch memory of a step. sleep() gives memory back and keeps every address.
+report(), stats() and Recording show the owners of memory; watch_oom() and report_html() need no allocations from
+Fallow. Arena and Layout manage the scratch memory of a step. sleep() gives memory back and keeps every address.
 
 devices  ordinals of CUDA, from 0
 bytes    a number, or a text such as "512M" or "20G"; units are powers of 1,024
@@ -56,7 +56,7 @@ __all__ = [
     "torch_mempool", "trim", "wake", "watch_oom", "watch_sleep",
 ]
 
-_LATE = {  # attributes whose modules are slow to import, or need Numba
+_LATE = {  # attributes of modules that are slow to import, or need Numba
     "report_html": ("_page", "report_html"),
     "watch_oom": ("_oom", "watch_oom"),
     "_numba_memory_manager": ("_numba_manager", "FallowMemoryManager"),

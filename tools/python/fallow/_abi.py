@@ -49,7 +49,7 @@ def _fields(kind: type[Any], names: str) -> list[tuple[str, type[Any]]]:
 
 
 class _Checked(Structure):
-    """A structure whose constructor sets struct_size, if there is that field, and refuses numbers that ctypes would
+    """A structure. The constructor sets struct_size, if there is that field, and refuses numbers that ctypes would
     cut."""
 
     def __init__(self, **fields: Any) -> None:

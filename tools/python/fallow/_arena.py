@@ -181,7 +181,7 @@ class Arena:
         """Borrow all regions of a layout for work queued on `stream` from now on.
 
         stream   None: PyTorch's current stream if PyTorch uses CUDA in this process, otherwise the default stream
-        wait_ms  most milliseconds to wait while another thread has a lease, first come first served; None: no limit
+        wait_ms  most milliseconds to wait while another thread has a lease, in the order of the calls; None: no limit
 
         Error: the arena is leased and the time has passed, the arena would have to grow in a capture or beyond its
         budget, or the stream is in a capture that was not announced. MemoryError: the pool has no memory."""
@@ -286,7 +286,7 @@ class Lease:
         strides      in elements; None: row-major
 
         BufferError: the consumer's stream is neither the lease's nor joined. Error: the tensor exceeds the region.
-        Both come when the consumer calls __dlpack__. Do not use the tensor after the end of the lease
+        Both are raised when the consumer calls __dlpack__. Do not use the tensor after the end of the lease
         (Arena(checks=4) finds writes)."""
         self._open()
         return View(self, self._layout._find(name), tuple(shape), strides, code_of(dtype), byte_offset)

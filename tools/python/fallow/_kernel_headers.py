@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the parameters of the kernel modules from fallow/*.h: names, C types, and what the comments say of buffers, in
-the notation that kernels.h describes."""
+"""Read the parameters of the kernel modules from fallow/*.h: names, C types, and the description of buffers in the
+comments, in the notation of kernels.h."""
 from __future__ import annotations
 
 import os
@@ -36,7 +36,7 @@ class Module(NamedTuple):
 
     name: str
     function: str  # exported by libfallow-kernels
-    text: str  # what it computes
+    text: str  # summary
     fields: list[tuple[str, str, str]]  # name, letter of struct.pack with count, comment
     buffers: dict[str, Buffer]
     numbers: list[str]  # parameters that are neither buffers nor strides

@@ -76,7 +76,7 @@ class OomWatch:
 
     def _write(self, device: int, page: str) -> None:
         snapshot = os.path.splitext(page)[0] + ".pickle"
-        os.makedirs(os.path.dirname(page), exist_ok=True)  # of a rank that was not known at the start
+        os.makedirs(os.path.dirname(page), exist_ok=True)  # of a rank that was unknown at the start
         with replacing(snapshot) as file:
             pickle.dump(self._torch.cuda.memory._snapshot(), file)
         self._say("wrote %s" % snapshot)

@@ -150,7 +150,7 @@ def publish() -> None:
 
 
 class tagged:
-    """Tag what this thread allocates through enable_torch() or rmm_resource() inside the block:
+    """Tag the allocations of this thread through enable_torch() or rmm_resource() inside the block:
 
         with fallow.tagged(1):
             model.cuda()

@@ -12,7 +12,7 @@ from fallow._pool import make_pool
 
 
 class Recording:
-    """Record what a default pool allocates and frees, in a file for `fallow report`, `replay` and `trace`:
+    """Record the allocations and frees of a default pool, in a file for `fallow report`, `replay` and `trace`:
 
         with fallow.Recording("mine.ftrace") as recording:
             with recording.phase("warm-up"):
@@ -71,7 +71,7 @@ class Recording:
         check(status, "the end of a recording")
 
     def dump(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Write what has been recorded so far, and wait for the file. `path`: only with flight=True; None: the
+        """Write the records so far, and wait for the file. `path`: only with flight=True; None: the
         recording's own."""
         name = None if path is None else os.fsencode(path)
         check(lib().fallow_record_dump(self._handle, name), "a dump")
@@ -81,13 +81,13 @@ class Recording:
         check(lib().fallow_record_mark(self._handle, name.encode()), "a mark")
 
     def phase(self, name: str) -> _Phase:
-        """Return a `with` block whose allocations belong to a phase of the program. Phases nest. Names are as in
+        """Return a `with` block. Its allocations belong to a phase of the program. Phases nest. Names are as in
         mark()."""
         return _Phase(self._handle, name.encode())
 
 
 class _Phase:
-    """A `with` block whose allocations belong to a phase."""
+    """A `with` block. Its allocations belong to a phase."""
 
     def __init__(self, handle: ctypes.c_void_p | None, name: bytes) -> None:
         self._arguments = (handle, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the default pools hold, as text."""
+"""The contents of the default pools, as text."""
 from __future__ import annotations
 
 import ctypes
@@ -23,7 +23,7 @@ def oom_report(pool: ctypes.c_void_p) -> _abi.OomReport:
 
 
 def report(device: int | None = None) -> str:
-    """Return a text: what each default pool and its arenas hold, and why its last failed allocation failed.
+    """Return a text: the memory of each default pool and its arenas, and the reason of its last failed allocation.
 
     device  None: all devices
 

@@ -9,7 +9,7 @@ from fallow._typing import Any, Settings, Unpack
 
 
 def rmm_resource(device: int = 0, **settings: Unpack[Settings]) -> Any:
-    """Return an RMM memory resource whose memory is Fallow's. `settings` are those of configure().
+    """Return an RMM memory resource with Fallow's memory. `settings` are those of configure().
 
     Blocks are reused in the order of the streams that RMM names, which must live as long as the program allocates.
     Each call passes through Python. MemoryError: no memory within the limit; report() gives the reason. ImportError:

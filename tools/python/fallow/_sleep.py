@@ -14,13 +14,14 @@ def sleep(device: int = 0, save: Iterable[int] | str = (), wait: bool = True) ->
     """Give the physical memory of the pool of PyTorch, RMM and arenas back to the driver and keep every address:
     after wake() tensors and graphs are where they were.
 
-    save  tags (see tagged()) of blocks whose contents are kept in pinned host memory; 0: blocks without a tag; "all":
+    save  tags (see tagged()) of blocks to keep the contents of, in pinned host memory; 0: blocks without a tag; "all":
           every block. All other contents are lost.
     wait  True: wait until the work of the device's context is complete; False: an Error if it is not
 
-    No work may use the memory until wake(). Allocations fail meanwhile; frees succeed. What network cards or
-    collective libraries have registered is unmapped too: see watch_sleep(). Costs driver calls for each piece of
-    memory, and the copies. Error: the pool is asleep, a capture is open, or a watcher refuses."""
+    No work may use the memory until wake(). Allocations fail meanwhile; frees succeed. Memory that network cards or
+    collective libraries registered is unmapped too: see watch_sleep(). Costs driver calls for each piece of memory,
+    and the copies.
+    Error: the pool is asleep, a capture is open, or a watcher refuses."""
     tags = [] if save == "all" else [int(tag) for tag in save]
     if any(not 0 <= tag <= _abi.UINT32_MAX for tag in tags):
         raise ValueError("save is %r: tags are 0 to 4294967295" % (save,))

@@ -137,7 +137,7 @@ def _reset_totals(device: int) -> None:
 
 
 def torch_mempool(**settings: Unpack[Settings]) -> Any:
-    """Return a torch.cuda.MemPool whose segments come from Fallow, with PyTorch's own allocator on top:
+    """Return a torch.cuda.MemPool with segments of Fallow, and PyTorch's own allocator on top:
 
         with torch.cuda.use_mem_pool(fallow.torch_mempool()):
             ...

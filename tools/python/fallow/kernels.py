@@ -5,8 +5,8 @@
     kernels.silu_and_mul(gate_up, out=activated)
     kernels.cu_seqlens(lengths, cu_seqlens=starts, max_length=longest)
 
-Each function is made from the parameters in fallow/attention.h, mla.h, moe.h and debug_kernels.h, whose comments are its
-docstring: help(kernels.combine).
+Each function is made from the parameters in fallow/attention.h, mla.h, moe.h and debug_kernels.h, whose comments are
+its docstring: help(kernels.combine).
 
 inputs   tensors of PyTorch or CuPy, or any object with __cuda_array_interface__ or __dlpack__, in the order of the
          header. None: the parameter is NULL. `in` is called in_
@@ -17,8 +17,8 @@ options  by keyword. Sizes and types are read from the tensors; an enumeration t
 stream   None: the current stream of the first tensor's framework; or as everywhere in this package
 returns  the outputs that the call wrote, in the header's order: one, or a tuple
 
-A call queues one kernel, allocates nothing, waits for nothing, and may be captured. The first call on a device loads all
-kernels, also inside a capture. The tensors must stay alive as for any kernel of their framework.
+A call queues one kernel, allocates nothing, waits for nothing, and may be captured. The first call on a device loads
+all kernels, also inside a capture. The tensors must stay alive as for any kernel of their framework.
 
 TypeError, ValueError: a tensor's type, shape, strides or device. Error: the library refused a parameter; the message
 names it. Nothing was launched. Any thread may call."""
@@ -81,7 +81,7 @@ def _expression(text: str, numbers: list[str]) -> str:
 
 
 def _solve(text: str, size: int, known: dict[str, Any]) -> None:
-    """Set the number that follows from the size of a dimension, if it is the only one not known."""
+    """Set the number that follows from the size of a dimension, if it is the only unknown one."""
     unknown = [word for word in set(re.findall(r"[a-z]\w*", text)) if known[word] is None]
     if len(unknown) != 1:
         return
@@ -220,7 +220,7 @@ class _Arguments:
             raise ValueError("fallow.kernels.%s: a parameter is out of range: %s" % (self.module.name, error)) from None
 
     def require_bytes(self, packed: bytes) -> None:
-        """Check outputs whose size only the library computes."""
+        """Check outputs of a size that only the library computes."""
         query, need = getattr(_open(), self.module.function + "_query"), ctypes.create_string_buffer(struct.pack("Q304x", 312))
         if all(None not in self.sizes(buffer) for buffer in self.buffers if buffer.direction == "out"):
             return
@@ -257,8 +257,8 @@ def {name}({inputs}, *, {options}, stream=None, lease=None):
 
 
 def _source(module: Module) -> str:
-    """Return the function of a module. It recognises a call by the shapes, types and options of an earlier one; prepare()
-    checks all others."""
+    """Return the function of a module. It recognises a call by the shapes, types and options of an earlier one;
+    prepare() checks all others."""
     buffers = {_python_name(name): buffer for name, buffer in module.buffers.items()}
     options = [*module.numbers, *[stride for buffer in buffers.values() for stride in buffer.strides]]
     inputs = [name for name, buffer in buffers.items() if buffer.direction != "out" and name != "flags"]

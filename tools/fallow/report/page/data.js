@@ -92,7 +92,7 @@ const hint = (parent, text) => make('p', parent, text, {className: 'hint'});
 const none = (parent, text) => make('p', parent, text, {className: 'none'});
 const bodyOf = id => document.querySelector(`#${id}>.body`);
 
-// Add a table whose rows become cards on a narrow screen. A cell is a text, or a function that fills it.
+// Add a table; on a narrow screen its rows become cards. A cell is a text, or a function that fills it.
 const addTable = (parent, headings, rows) => {
   const table = make('table', make('div', parent, '', {className: 'scroll', tabIndex: 0}), '', {className: 'cards'});
   const head = make('tr', make('thead', table)), body = make('tbody', table);

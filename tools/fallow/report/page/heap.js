@@ -117,7 +117,7 @@ const addMap = body => {
   addPlot(body, {title: `Reserved memory: ${moment.name}`, height: Math.ceil(total / rowBytes) * MAP_ROW, canvas: true,
     bottom: 0, says: 'Reserved memory in address order, line after line.', x: {low: 0, high: 1, isBare: true},
     y: {low: 0, high: 1, isBare: true}, paint: plot => paintMap(plot, moment, total, rowBytes),
-    keys: [...keysOf(hasHistory ? [] : bandsOf(), false),  // else the legend above has them
+    keys: [...keysOf(hasHistory ? [] : bandsOf(), false),  // else the legend above has the entries
       ['free', 'free (every other segment in a second grey)'], ['loss', 'rounding'],
       ['pending', waits ? 'pending: freed, and not reusable until other streams are done' : 'pending (none)']]});
   hint(body, `A line is ${size(rowBytes)}, in address order; blocks have the colours of their owners.` +

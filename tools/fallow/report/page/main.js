@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns: the requests of the program, the table of several traces, and the page: its parts and its address.
+// Owns: the requests of the program, the table of several traces, and the parts and address of the page.
 
-// ---- what the program asks for
+// ---- the memory that the program requests
 
 // Draw one bar per power of two: [power, value]. `of`: bytes or count, of the powers; unit: of the values.
 const addBars = (body, title, name, unit, of, bars) => {
@@ -21,7 +21,8 @@ const addBars = (body, title, name, unit, of, bars) => {
       }
     }});
 };
-// Draw the heaviest blocks stacked while they live: a block lies on the earlier ones, and moves down when one is freed.
+// Draw the heaviest blocks stacked while they live: a block is above the earlier ones, and moves down when one is
+// freed.
 const STACKED = 120;
 const addStacked = body => {
   const weight = block => block.bytes * (block.end - block.begin), bytesOf = blocks => sumOf(blocks.map(({bytes}) => bytes));

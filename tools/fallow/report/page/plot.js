@@ -129,7 +129,7 @@ const addHands = plot => {
     event.preventDefault();
   });
   const tools = make('div', box, '', {className: 'tools'});
-  const buttons = [['+', 'zoom in', acts['+']], ['\u2212', 'zoom out', acts['-']],  // Tab passes them: keys do the same
+  const buttons = [['+', 'zoom in', acts['+']], ['\u2212', 'zoom out', acts['-']],  // Tab skips these: keys do the same
     ['\u2039', 'go left', () => move(plot, -1 / 4)], ['\u203a', 'go right', () => move(plot, 1 / 4)],
     ['all', 'show all', showAll]].map(([text, label, what]) =>
     addButton(tools, text, {title: label, ariaLabel: label, tabIndex: -1}, () => act(plot, what)));
@@ -139,8 +139,8 @@ const addHands = plot => {
 // Handle pointers: a click chooses, a drag zooms to its range, two fingers zoom as they part.
 const addPointers = plot => {
   const {spec, box, svg} = plot, axis = spec.x.along, band = make('div', box, '', {className: 'band', hidden: true});
-  const fingers = new Map();  // by pointer: where it came down, and where it is
-  let range = null;  // the visible part before two fingers came down; until both are lifted
+  const fingers = new Map();  // by pointer: the positions of the press and now
+  let range = null;  // the visible part before two fingers touched; until both are lifted
   const place = event => {
     const at = svg.getBoundingClientRect(), within = share => Math.max(0, Math.min(1, share));
     return {x: within((event.clientX - at.left) / at.width), y: within(1 - (event.clientY - at.top - TOP) / spec.height)};
