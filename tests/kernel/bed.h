@@ -2,8 +2,8 @@
  *
  * Owns: a bed for kernel modules: a pool, loaded kernels and a stream on the simulated device
  * (memory with contents, every access checked, another thread's GLOBAL capture that must survive)
- * or on a GPU; named buffers; the proof that dirty memory has no effect.
- * Does not: know a module; need a test framework, so that it runs on a GPU machine without cmocka.
+ * or on a GPU; named buffers; graphs.
+ * Does not: know a module (call.h does); need a test framework, so that it runs on a GPU machine without cmocka.
  *
  * A test program is a list of FLW_TEST; `--device sim` (the default) or `--device N`,
  * `--only NAME`, `--seed N`. A failed FLW_EXPECT prints and counts, and the function
@@ -78,6 +78,7 @@ int64_t flw_bed_random_below(struct flw_bed *bed, int64_t most);
 
 /* Host memory, all zero, that lives until the test ends. Stops the program where there is none. */
 void *flw_bed_memory(struct flw_bed *bed, size_t bytes);
+
 /* ---- memory: stops the program where the device refuses. Freed after the test. */
 
 /* `bytes` of dirty memory (a pattern, and unwritten to the checker), named in reports. bytes 0: a

@@ -31,7 +31,10 @@ struct flw_field {
     bool is_optional, is_bytes; /* may be NULL; may have any address */
 };
 
-/* Rows of the table; `flw_params` is the module's struct. */
+/* Rows of the table; `flw_params` is the module's struct. A field that has a default for 0 has 0 as
+ * `least`. Bounds that depend on other fields are those of the call given to flw_call_refuse.
+ * FLW_OUT_DTYPE: `dtype`, 0 for the same, or E4M3. MAYBE: NULL is allowed. BYTES: any address is. OVER:
+ * an output that may equal the inputs listed in `over`. */
 #define FLW_FIELD(field, ...)                                  \
     {                                                          \
         .name = #field, .offset = offsetof(flw_params, field), \

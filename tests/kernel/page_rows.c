@@ -31,8 +31,10 @@ static void compare_lengths(struct flw_call *call, const struct flw_page_rows *w
     flw_call_expect(call, "max_length", &want->longest);
 }
 
-void flw_page_rows_prove(struct flw_call *call, const struct flw_page_rows *want)
+void flw_page_rows_prove(struct flw_call *call, const struct flw_page_rows *want, int32_t flags)
 {
+    FLW_EXPECT(call->bed, flags < 0 || want->flags == flags, "the oracle has flags 0x%x, not 0x%x",
+               (unsigned)want->flags, (unsigned)flags);
     call->want_flags = want->flags;
     flw_call_prove(call);
     flw_call_expect(call, "page_table", want->table);

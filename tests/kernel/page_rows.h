@@ -30,8 +30,9 @@ void flw_page_rows_init(struct flw_bed *bed, struct flw_page_rows *want, int64_t
 void flw_page_rows_begin(struct flw_page_rows *want, int64_t cols);
 void flw_page_rows_add(struct flw_page_rows *want, int64_t row, int64_t length);
 
-/* Prove, or replay, that a call writes the expected outputs, flags included. */
-void flw_page_rows_prove(struct flw_call *call, const struct flw_page_rows *want);
+/* Prove, or replay, that a call writes the expected outputs, flags included. `flags` are those that the
+ * test expects of the oracle, or -1 for any. */
+void flw_page_rows_prove(struct flw_call *call, const struct flw_page_rows *want, int32_t flags);
 void flw_page_rows_replay(struct flw_call *call, const struct flw_page_rows *want);
 /* Run the call with rows `ld` apart. It writes all columns of a row, or, if page_size is not 0, the
  * pages of the row's length; all other bytes keep their values. */
