@@ -215,6 +215,12 @@ void flw_model_compare(struct flw_model *model)
                      status);
     flw_model_expect(model, stats.reserved_bytes >= stats.live_bytes, "reserved is at least live",
                      status);
+    flw_model_expect(model,
+                     !model->put.ops->exact_ledger ||
+                         stats.reserved_bytes == stats.live_bytes + stats.cached_bytes +
+                                                     stats.deferred_bytes + stats.captured_bytes +
+                                                     stats.idle_bytes,
+                     "the parts of reserved add up", status);
     flw_model_expect(model, stats.zero_size_count == model->zero_size_count,
                      "requests of size 0 are counted apart", status);
     flw_model_expect(model,

@@ -98,7 +98,18 @@ static void step_free(struct flw_model *model)
     uint32_t stream = flw_client_chance(client, 60) ? block.home : pick_stream(model);
     bool sized = block.align_bytes == 0 && flw_client_chance(client, 30);
     bool twice = flw_client_chance(client, 10);
-    fallow_status status = flw_client_free(client, index, stream, sized);
+    bool is_complete = !model->only_common && model->put.ops->free_complete != NULL &&
+                       flw_client_chance(client, 5);
+    fallow_status status;
+    if (is_complete) { /* after all work, without a stream: any stream may have the memory next */
+        flw_model_expect(model, model->sim.cu.cuCtxSynchronize() == CUDA_SUCCESS, "all work ends",
+                         FALLOW_OK);
+        flw_client_drop(client, index, &block);
+        flw_overlap_release(client->overlap, (uintptr_t)block.ptr, block.claimed_bytes);
+        status = model->put.ops->free_complete(model->put.pool, block.ptr);
+    } else {
+        status = flw_client_free(client, index, stream, sized);
+    }
     flw_model_note(model, status);
     flw_model_expect(model, status == FALLOW_OK, "a good free succeeds", status);
     if (twice) {
@@ -172,6 +183,7 @@ static void step_request(struct flw_model *model)
                                      FALLOW_REQUEST_NO_GROW,
                                      FALLOW_REQUEST_DEDICATED,
                                      FALLOW_REQUEST_ZERO,
+                                     FALLOW_REQUEST_EVERY_STREAM,
                                      1u << 31};
     struct flw_client_block asked = {.size_bytes = pick_size(model), .home = pick_stream(model)};
     fallow_request request = {.struct_size = sizeof request, .size_bytes = asked.size_bytes};
@@ -192,6 +204,9 @@ static void step_request(struct flw_model *model)
         flw_model_expect(model, status == FALLOW_INVALID_ARGUMENT && ptr == NULL,
                          "unknown flags are refused", status);
         return;
+    }
+    if (request.flags == FALLOW_REQUEST_EVERY_STREAM) {
+        asked.home = pick_stream(model); /* the first work may be on any stream */
     }
     if (request.flags == FALLOW_REQUEST_NO_GROW) {
         flw_model_expect(model, after.reserved_bytes <= before.reserved_bytes,

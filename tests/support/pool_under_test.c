@@ -47,6 +47,11 @@ static fallow_status free_sized(void *pool, void *ptr, size_t size, fallow_strea
     return fallow_free_sized(pool, ptr, size, stream);
 }
 
+static fallow_status free_complete(void *pool, void *ptr)
+{
+    return fallow_free_complete(pool, ptr);
+}
+
 static fallow_status record_use(void *pool, void *ptr, fallow_stream stream)
 {
     return fallow_record_use(pool, ptr, stream);
@@ -176,6 +181,7 @@ const struct flw_put_ops flw_put_fallow = {
     .alloc_aligned = alloc_aligned,
     .free = free_block,
     .free_sized = free_sized,
+    .free_complete = free_complete,
     .record_use = record_use,
     .retire = retire,
     .trim = trim,

@@ -28,6 +28,7 @@ struct flw_put_ops {
     fallow_status (*trim)(void *pool, size_t keep_bytes);
     fallow_status (*get_stats)(void *pool, fallow_stats *out_stats);
     /* Optional. */
+    fallow_status (*free_complete)(void *pool, void *ptr);
     fallow_status (*alloc_request)(void *pool, const fallow_request *request, fallow_stream stream,
                                    void **out_ptr);
     fallow_status (*alloc_batch)(void *pool, const size_t *sizes, size_t count,

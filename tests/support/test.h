@@ -62,16 +62,18 @@ static inline void flw_test_expect_in(const char *text, const char *what)
 }
 
 /* TEST(name) { body } defines a test and registers it; FLW_TEST_MAIN(setup, teardown), last in the
- * file, runs the tests in the order of their definitions. setup and teardown may be NULL. */
+ * file, runs the tests in the order of their definitions. setup and teardown may be NULL. A program of
+ * several files has the macro in one of them. */
 struct flw_tests {
     size_t count;
-    struct CMUnitTest rows[64];
+    struct CMUnitTest rows[128];
 };
+
+__attribute__((weak)) struct flw_tests flw_test_list;
 
 static inline struct flw_tests *flw_tests(void)
 {
-    static struct flw_tests tests;
-    return &tests;
+    return &flw_test_list;
 }
 
 static inline void flw_tests_add(const char *name, CMUnitTestFunction run)

@@ -25,7 +25,7 @@ static CUcontext context_at(unsigned i)
     return (CUcontext)(void *)&contexts[i];
 }
 
-static void captures_and_synchronisations_exclude_each_other(void **state)
+TEST(captures_and_synchronisations_exclude_each_other)
 {
     assert_true(flw_ctxsync_try(&driver, context_at(0)));
     assert_false(flw_ctxsync_try(&driver, context_at(0)));
@@ -51,7 +51,7 @@ static void *announce_cancelled(void *argument)
 }
 
 /* A thread that ended in the wait would keep the table for good. */
-static void a_cancelled_thread_ends_when_its_call_has(void **state)
+TEST(a_cancelled_thread_ends_when_its_call_has)
 {
     pthread_t thread;
     void *result;
@@ -68,11 +68,4 @@ static void a_cancelled_thread_ends_when_its_call_has(void **state)
     flw_ctxsync_end(&driver, context_at(0));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(captures_and_synchronisations_exclude_each_other),
-        cmocka_unit_test(a_cancelled_thread_ends_when_its_call_has),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -33,165 +33,7 @@ static void each_source(void (*check)(void))
     }
 }
 
-static void check_context_epoch(void)
-{
-    struct flw_domain *context = bed_domain(&bed, &flw_order_context, NULL);
-    struct flw_domain *stream = bed_domain(&bed, &flw_order_stream, bed.stream);
-    struct flw_span *run = bed_obtain(&bed, context, UNITS);
-    uint64_t address = flw_run_address(&bed.heap, run);
-    use_up(context);
-    bed_give_work(&bed);
-    bed_put(&bed, context, run);
-
-    assert_null(bed_take(&bed, context, UNITS)); /* not even for itself */
-    assert_null(bed_take(&bed, stream, UNITS));
-    assert_false(flw_heap_poll(&bed.heap)); /* no fence yet */
-    assert_int_equal(flw_domain_fence(&bed.heap, context), FALLOW_OK);
-    assert_false(flw_heap_poll(&bed.heap)); /* the work is not done */
-    assert_null(bed_take(&bed, context, UNITS));
-    bed_check(&bed);
-
-    bed_finish_work(&bed);
-    assert_null(bed_take(&bed, context, UNITS)); /* complete, but not queried */
-    assert_true(flw_heap_poll(&bed.heap));
-    run = bed_take(&bed, context, UNITS);
-    assert_non_null(run);
-    assert_true(flw_run_address(&bed.heap, run) == address);
-}
-
-static void a_context_reuses_memory_only_when_its_epoch_is_complete(void **state)
-{
-    each_source(check_context_epoch);
-}
-
-static void check_context_slots(void)
-{
-    enum {
-        CLASS = 20
-    };
-    struct flw_slot *slots[512], *again[512];
-    struct flw_domain *context = bed_domain(&bed, &flw_order_context, NULL);
-    struct flw_span *run = bed_obtain(&bed, context, flw_class_slab_units(CLASS));
-    use_up(context);
-    flw_lock_acquire(&bed.heap.lock);
-    assert_true(flw_heap_adopt_slab(&bed.heap, context, CLASS, run));
-    uint32_t count = flw_heap_take_slots(&bed.heap, context, CLASS, 512, slots);
-    assert_int_equal(count, run->u.run.slab->u.slab.slot_count);
-    flw_heap_put_slots(&bed.heap, context, CLASS, slots, count);
-    assert_int_equal(flw_heap_take_slots(&bed.heap, context, CLASS, 512, again), 0);
-    flw_lock_release(&bed.heap.lock);
-
-    bed_give_work(&bed);
-    assert_int_equal(flw_domain_fence(&bed.heap, context), FALLOW_OK);
-    (void)flw_heap_poll(&bed.heap);
-    flw_lock_acquire(&bed.heap.lock);
-    assert_int_equal(flw_heap_take_slots(&bed.heap, context, CLASS, 512, again), 0);
-    /* Nor in another shape: an empty slab may be split, but keeps the epoch. */
-    (void)flw_heap_reclaim_slabs(&bed.heap);
-    assert_null(flw_heap_take_run(&bed.heap, context, 1, 1));
-    flw_lock_release(&bed.heap.lock);
-
-    bed_finish_work(&bed);
-    assert_true(flw_heap_poll(&bed.heap));
-    flw_lock_acquire(&bed.heap.lock);
-    uint32_t back = flw_heap_take_slots(&bed.heap, context, CLASS, 512, again);
-    flw_lock_release(&bed.heap.lock);
-    /* As slots, or, where the empty slab was taken apart meanwhile, as a free run. */
-    assert_true(back == count || bed_take(&bed, context, flw_class_slab_units(CLASS)) != NULL);
-}
-
-static void a_context_reuses_slots_only_when_their_epoch_is_complete(void **state)
-{
-    each_source(check_context_slots);
-}
-
-static void check_two_epochs(void)
-{
-    struct flw_domain *context = bed_domain(&bed, &flw_order_context, NULL);
-    struct flw_span *first = bed_obtain(&bed, context, UNITS);
-    struct flw_span *wall = bed_obtain(&bed, context, 1); /* keeps the two apart */
-    struct flw_span *second = bed_obtain(&bed, context, UNITS);
-    uint64_t first_address = flw_run_address(&bed.heap, first);
-    use_up(context);
-    bed_give_work(&bed);
-    bed_put(&bed, context, first);
-    assert_int_equal(flw_domain_fence(&bed.heap, context), FALLOW_OK);
-    bed_put(&bed, context, second); /* after the fence, which does not cover it */
-    bed_finish_work(&bed);
-    assert_true(flw_heap_poll(&bed.heap));
-    struct flw_span *got = bed_take(&bed, context, UNITS);
-    assert_true(got != NULL && flw_run_address(&bed.heap, got) == first_address);
-    assert_null(bed_take(&bed, context, UNITS));
-
-    assert_int_equal(flw_domain_wait(&bed.heap, context, context->seq, UINT64_MAX), FALLOW_OK);
-    assert_non_null(bed_take(&bed, context, UNITS));
-    assert_non_null(wall);
-}
-
-static void a_fence_covers_what_was_freed_before_it_and_nothing_later(void **state)
-{
-    each_source(check_two_epochs);
-}
-
-static void check_streams(void)
-{
-    CUstream handle = NULL;
-    assert_int_equal(bed.sim.cu.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    struct flw_domain *donor = bed_domain(&bed, &flw_order_stream, bed.stream);
-    struct flw_domain *taker = bed_domain(&bed, &flw_order_stream, handle);
-    struct flw_span *run = bed_obtain(&bed, donor, UNITS);
-    use_up(donor);
-    bed_give_work(&bed);
-    bed_put(&bed, donor, run);
-    assert_null(bed_take(&bed, taker, UNITS));
-    assert_ptr_equal(bed_take(&bed, donor, UNITS), run); /* its own, at once, without an event */
-    assert_true(atomic_load(&bed.heap.count.events) == 0);
-    bed_put(&bed, donor, run);
-
-    /* The taker waits on the device: one event, one stream wait, nothing on the host. */
-    assert_int_equal(flw_domain_order_after(&bed.heap, taker, donor, donor->seq, true), FALLOW_OK);
-    assert_true(atomic_load(&bed.heap.count.events) == 1);
-    assert_true(atomic_load(&bed.heap.count.stream_waits) == 1);
-    assert_true(atomic_load(&bed.heap.count.waits) == 0);
-    assert_int_equal(bed.sim.cu.cuStreamQuery(handle), CUDA_ERROR_NOT_READY);
-    assert_null(bed_take(&bed, taker, UNITS)); /* the heap does not steal by itself */
-
-    bed_finish_work(&bed);
-    assert_int_equal(bed.sim.cu.cuStreamQuery(handle), CUDA_SUCCESS);
-    assert_true(flw_heap_poll(&bed.heap));
-    assert_non_null(bed_take(&bed, taker, UNITS)); /* nobody's now */
-    assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(handle), CUDA_SUCCESS);
-}
-
-static void a_stream_reuses_its_own_at_once_and_others_only_when_complete(void **state)
-{
-    each_source(check_streams);
-}
-
-static void check_lost_stream(void)
-{
-    CUstream handle = NULL;
-    assert_int_equal(bed.sim.cu.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    struct flw_domain *lost = bed_domain(&bed, &flw_order_stream, handle);
-    struct flw_domain *other = bed_domain(&bed, &flw_order_stream, bed.stream);
-    struct flw_span *run = bed_obtain(&bed, lost, UNITS);
-    use_up(lost);
-    bed_put(&bed, lost, run);
-    assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(handle), CUDA_SUCCESS); /* without a retire */
-    assert_int_equal(flw_domain_fence(&bed.heap, lost), FALLOW_INVALID_STREAM);
-    assert_true(lost->is_lost && atomic_load(&bed.heap.count.lost_streams) == 1);
-    (void)flw_heap_poll(&bed.heap);
-    assert_null(bed_take(&bed, other, UNITS));
-    assert_int_equal(flw_heap_sync_context(&bed.heap), FALLOW_OK);
-    assert_non_null(bed_take(&bed, other, UNITS));
-}
-
-static void memory_of_a_lost_stream_waits_for_the_whole_context(void **state)
-{
-    each_source(check_lost_stream);
-}
-
-static void a_place_that_is_used_again_keeps_its_old_points_complete(void **state)
+TEST(a_place_that_is_used_again_keeps_its_old_points_complete)
 {
     bed_begin(&bed, BED_VMM, FLW_GIB / 2);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
@@ -280,7 +122,7 @@ static void check_captured_fence(bool goes_on, bool by_stream)
     bed_end(&bed);
 }
 
-static void a_fence_that_a_capture_took_covers_nothing(void **state)
+TEST(a_fence_that_a_capture_took_covers_nothing)
 {
     check_captured_fence(true, false);
     check_captured_fence(true, true);
@@ -333,76 +175,9 @@ static void check_many_streams_on_a_slab(void)
     }
 }
 
-static void check_slab_handed_over(void)
-{
-    enum {
-        CLASS = 20
-    };
-    struct flw_slot *slots[512];
-    CUstream handles[2];
-    struct flw_domain *domains[2];
-    for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(bed.sim.cu.cuStreamCreate(&handles[i], CU_STREAM_NON_BLOCKING), 0);
-        domains[i] = bed_domain(&bed, &flw_order_stream, handles[i]);
-    }
-    struct flw_span *run = bed_obtain(&bed, domains[0], flw_class_slab_units(CLASS));
-    use_up(domains[0]);
-    flw_lock_acquire(&bed.heap.lock);
-    assert_true(flw_heap_adopt_slab(&bed.heap, domains[0], CLASS, run));
-    uint32_t count = flw_heap_take_slots(&bed.heap, domains[0], CLASS, 512, slots);
-    flw_heap_put_slots(&bed.heap, domains[1], CLASS, slots, count);
-    assert_true(flw_heap_reclaim_slabs(&bed.heap));
-    flw_lock_release(&bed.heap.lock);
-    assert_int_equal(bed.heap.deferred_count, 0); /* one stamp: the second stream's */
-    assert_null(bed_take(&bed, domains[0], 1));
-    assert_int_equal(flw_domain_fence(&bed.heap, domains[1]), FALLOW_OK);
-    bed_finish_work(&bed);
-    assert_true(flw_heap_poll(&bed.heap));
-    assert_non_null(bed_take(&bed, domains[0], flw_class_slab_units(CLASS)));
-    for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(handles[i]), CUDA_SUCCESS);
-    }
-}
-
-static void a_slab_whose_blocks_another_stream_freed_waits_for_the_latter(void **state)
-{
-    each_source(check_slab_handed_over);
-}
-
-static void a_slab_of_more_streams_than_points_waits_for_all_of_them(void **state)
+TEST(a_slab_of_more_streams_than_points_waits_for_all_of_them)
 {
     each_source(check_many_streams_on_a_slab);
-}
-
-static void check_retired_stream(void)
-{
-    CUstream handle = NULL;
-    assert_int_equal(bed.sim.cu.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    struct flw_domain *retired = bed_domain(&bed, &flw_order_stream, handle);
-    struct flw_domain *other = bed_domain(&bed, &flw_order_stream, bed.stream);
-    struct flw_span *early = bed_obtain(&bed, retired, UNITS);
-    struct flw_span *late = bed_obtain(&bed, retired, UNITS);
-    use_up(retired);
-    bed_put(&bed, retired, early);
-    assert_int_equal(flw_domain_fence(&bed.heap, retired), FALLOW_OK);
-    assert_int_equal(flw_domain_clear(&bed.heap, retired), FALLOW_OK);
-    flw_lock_acquire(&bed.heap.lock);
-    flw_places_forget_stream(&bed.heap.places, retired);
-    retired->is_retired = true;
-    atomic_fetch_sub(&bed.heap.stream_count, 1);
-    flw_lock_release(&bed.heap.lock);
-    assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(handle), CUDA_SUCCESS);
-    bed_put(&bed, retired, late); /* such as a released capture's: queued before the last fence */
-    bed_finish_work(&bed);
-    assert_true(flw_heap_poll(&bed.heap));
-    assert_non_null(bed_take(&bed, other, UNITS));
-    assert_non_null(bed_take(&bed, other, UNITS));
-    assert_null(retired->ops); /* and the entry is free */
-}
-
-static void what_reaches_a_retired_stream_late_is_covered_by_its_last_fence(void **state)
-{
-    each_source(check_retired_stream);
 }
 
 static CUresult record_and_synchronise(CUevent event, CUstream stream)
@@ -428,7 +203,7 @@ static void check_synchronised_record(void)
     assert_non_null(bed_take(&bed, domain, UNITS));
 }
 
-static void a_fence_that_a_synchronisation_overtakes_is_not_listed(void **state)
+TEST(a_fence_that_a_synchronisation_overtakes_is_not_listed)
 {
     each_source(check_synchronised_record);
 }
@@ -488,7 +263,7 @@ static void check_two_synchronisations(void)
     assert_non_null(bed_take(&bed, taker, UNITS));
 }
 
-static void a_synchronisation_completes_nothing_that_came_after_it_began(void **state)
+TEST(a_synchronisation_completes_nothing_that_came_after_it_began)
 {
     each_source(check_two_synchronisations);
 }
@@ -499,19 +274,5 @@ int main(void)
     if (!flw_sim_open(&bed.sim)) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_context_reuses_memory_only_when_its_epoch_is_complete),
-        cmocka_unit_test(a_context_reuses_slots_only_when_their_epoch_is_complete),
-        cmocka_unit_test(a_fence_covers_what_was_freed_before_it_and_nothing_later),
-        cmocka_unit_test(a_stream_reuses_its_own_at_once_and_others_only_when_complete),
-        cmocka_unit_test(memory_of_a_lost_stream_waits_for_the_whole_context),
-        cmocka_unit_test(a_fence_that_a_capture_took_covers_nothing),
-        cmocka_unit_test(a_slab_whose_blocks_another_stream_freed_waits_for_the_latter),
-        cmocka_unit_test(a_slab_of_more_streams_than_points_waits_for_all_of_them),
-        cmocka_unit_test(what_reaches_a_retired_stream_late_is_covered_by_its_last_fence),
-        cmocka_unit_test(a_fence_that_a_synchronisation_overtakes_is_not_listed),
-        cmocka_unit_test(a_synchronisation_completes_nothing_that_came_after_it_began),
-        cmocka_unit_test(a_place_that_is_used_again_keeps_its_old_points_complete),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return _cmocka_run_group_tests("tests", flw_tests()->rows, flw_tests()->count, NULL, NULL);
 }

@@ -245,7 +245,7 @@ static void run_program(enum heap_bed_source source, const struct flw_order_ops 
     bed_end(&bed);
 }
 
-static void every_domain_works_over_every_source(void **state)
+TEST(every_domain_works_over_every_source)
 {
     for (unsigned source = 0; source < BED_SOURCES; source++) {
         run_program((enum heap_bed_source)source, &flw_order_stream);
@@ -254,102 +254,12 @@ static void every_domain_works_over_every_source(void **state)
 }
 
 /* With few addresses, 1.5 times the limit, the heap takes back addresses that are set aside for growth. */
-static void few_addresses_serve_as_well(void **state)
+TEST(few_addresses_serve_as_well)
 {
     bed.address_bytes = 96 * FLW_MIB;
     run_program(BED_VMM, &flw_order_stream);
     run_program(BED_VMM, &flw_order_context);
     bed.address_bytes = 0;
-}
-
-static void a_limit_bounds_what_the_driver_gives(void **state)
-{
-    for (unsigned source = 0; source < BED_SOURCES; source++) {
-        bed_begin(&bed, (enum heap_bed_source)source, 64 * FLW_MIB);
-        struct flw_domain *domain = bed_domain(&bed, &flw_order_context, NULL);
-        struct flw_span *run = NULL;
-        fallow_status status = FALLOW_OK;
-        unsigned count = 0;
-        while (status == FALLOW_OK) {
-            status = bed_grow(&bed, domain, 160, &run); /* 10 MiB */
-            count += status == FALLOW_OK;
-            assert_true(bed_given_bytes(&bed) <= 64 * FLW_MIB);
-        }
-        assert_int_equal(status, FALLOW_OUT_OF_MEMORY);
-        assert_null(run);
-        assert_int_equal(count, 6);
-        bed_check(&bed);
-        bed_end(&bed);
-    }
-}
-
-static void a_driver_that_refuses_leaves_the_heap_as_it_was(void **state)
-{
-    static const char *const calls[] = {"cuMemCreate", "cuMemAlloc_v2", "cuMemHostAlloc"};
-    for (unsigned source = 0; source < BED_SOURCES; source++) {
-        bed_begin(&bed, (enum heap_bed_source)source, LIMIT);
-        struct flw_domain *domain = bed_domain(&bed, &flw_order_context, NULL);
-        struct flw_span *run = NULL;
-        assert_int_not_equal((bed.sim.fail)(calls[source], 1, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
-        assert_int_equal(bed_grow(&bed, domain, 100, &run), FALLOW_OUT_OF_MEMORY);
-        assert_null(run);
-        bed_check(&bed);
-        assert_true(bed_given_bytes(&bed) == 0);
-        assert_int_equal(bed_grow(&bed, domain, 100, &run), FALLOW_OK);
-        bed_check(&bed);
-        bed_end(&bed);
-    }
-}
-
-static void a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one(void **state)
-{
-    bed_begin(&bed, BED_VMM, LIMIT);
-    struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
-    (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* another that shares */
-    struct flw_grow_request request = {.domain = domain,
-                                       .unit_count = 256,
-                                       .align_units = 1,
-                                       .budget_bytes = bed.heap.limit_bytes,
-                                       .handle_bytes = 8 * FLW_MIB};
-    struct flw_span *run = NULL;
-    assert_int_equal(flw_heap_grow(&bed.heap, &request, &run), FALLOW_OK);
-    bed_put(&bed, domain, run);
-    assert_int_equal(flw_domain_fence(&bed.heap, domain), FALLOW_OK);
-    bed_finish_work(&bed);
-    assert_true(flw_heap_poll(&bed.heap));
-    assert_true(flw_heap_unmap_idle(&bed.heap, 16 * FLW_MIB, false) == 16 * FLW_MIB);
-    request.unit_count = 160;
-    assert_int_equal(flw_heap_grow(&bed.heap, &request, &run), FALLOW_OK);
-    assert_true(bed_given_bytes(&bed) == 16 * FLW_MIB);
-    struct flw_span *rest = bed_take(&bed, domain, 96);
-    assert_non_null(rest);
-    bed_check(&bed);
-    bed_put(&bed, domain, rest);
-    bed_put(&bed, domain, run);
-    bed_end(&bed);
-}
-
-static void more_handles_than_are_unmapped_at_a_time_are_unmapped_by_one_call(void **state)
-{
-    bed_begin(&bed, BED_VMM, 8 * LIMIT);
-    struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
-    (void)bed_domain(&bed, &flw_order_stream, CU_STREAM_LEGACY); /* so that one cut takes several */
-    uint64_t page_bytes = bed.heap.source.granularity_bytes, bytes = 150 * page_bytes;
-    struct flw_grow_request request = {.domain = domain,
-                                       .unit_count = (uint32_t)(bytes >> FLW_UNIT_LOG2),
-                                       .align_units = 1,
-                                       .budget_bytes = bed.heap.limit_bytes,
-                                       .handle_bytes = page_bytes};
-    struct flw_span *run = NULL;
-    assert_int_equal(flw_heap_grow(&bed.heap, &request, &run), FALLOW_OK);
-    bed_put(&bed, domain, run);
-    assert_int_equal(flw_domain_fence(&bed.heap, domain), FALLOW_OK);
-    bed_finish_work(&bed);
-    assert_true(flw_heap_poll(&bed.heap));
-    assert_int_equal(flw_heap_unmap_idle(&bed.heap, bytes, false), bytes);
-    assert_int_equal(atomic_load(&bed.heap.idle_bytes), bytes);
-    bed_check(&bed);
-    bed_end(&bed);
 }
 
 /* Three runs of 16 MiB side by side, of four handles each; the outer two are free and complete. The middle one. */
@@ -373,7 +283,7 @@ static struct flw_span *free_beside_one(struct flw_domain *domain)
     return runs[1];
 }
 
-static void handles_side_by_side_are_unmapped_as_one_stretch(void **state)
+TEST(handles_side_by_side_are_unmapped_as_one_stretch)
 {
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
@@ -389,7 +299,7 @@ static void handles_side_by_side_are_unmapped_as_one_stretch(void **state)
     bed_end(&bed);
 }
 
-static void a_growth_has_no_more_unmapped_than_it_lacks(void **state)
+TEST(a_growth_has_no_more_unmapped_than_it_lacks)
 {
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
@@ -411,7 +321,7 @@ static void a_growth_has_no_more_unmapped_than_it_lacks(void **state)
     bed_end(&bed);
 }
 
-static void a_slab_grows_with_what_its_class_holds(void **state)
+TEST(a_slab_grows_with_what_its_class_holds)
 {
     static struct flw_domain domain;
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
@@ -442,16 +352,5 @@ int main(void)
     if (!flw_sim_open(&bed.sim)) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_domain_works_over_every_source),
-        cmocka_unit_test(few_addresses_serve_as_well),
-        cmocka_unit_test(a_handle_that_is_larger_than_what_is_missing_serves_before_a_new_one),
-        cmocka_unit_test(more_handles_than_are_unmapped_at_a_time_are_unmapped_by_one_call),
-        cmocka_unit_test(handles_side_by_side_are_unmapped_as_one_stretch),
-        cmocka_unit_test(a_growth_has_no_more_unmapped_than_it_lacks),
-        cmocka_unit_test(a_slab_grows_with_what_its_class_holds),
-        cmocka_unit_test(a_limit_bounds_what_the_driver_gives),
-        cmocka_unit_test(a_driver_that_refuses_leaves_the_heap_as_it_was),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return _cmocka_run_group_tests("tests", flw_tests()->rows, flw_tests()->count, NULL, NULL);
 }

@@ -192,7 +192,7 @@ static void fill_with_holes(struct flw_domain *domain, struct flw_span *live[2])
     live[1] = runs[3];
 }
 
-static void idle_memory_that_cannot_be_cut_stays_as_it_is(void **state)
+TEST(idle_memory_that_cannot_be_cut_stays_as_it_is)
 {
     struct flw_span *live[2], *aligned;
     bed_begin(&bed, BED_VMM, LIMIT);
@@ -233,7 +233,7 @@ static void unmap_all_but_one(struct flw_domain *domain)
     assert_int_equal((bed.sim.fail)("cuMemUnmap", 2, CUDA_ERROR_UNKNOWN, 0), 1);
 }
 
-static void what_is_not_unmapped_of_a_stretch_stays_as_it_was(void **state)
+TEST(what_is_not_unmapped_of_a_stretch_stays_as_it_was)
 {
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
@@ -247,7 +247,7 @@ static void what_is_not_unmapped_of_a_stretch_stays_as_it_was(void **state)
     bed_end(&bed);
 }
 
-static void a_stretch_that_cannot_be_divided_stays_set_aside(void **state)
+TEST(a_stretch_that_cannot_be_divided_stays_set_aside)
 {
     bed_begin(&bed, BED_VMM, LIMIT);
     struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
@@ -261,7 +261,7 @@ static void a_stretch_that_cannot_be_divided_stays_set_aside(void **state)
     bed_end(&bed);
 }
 
-static void a_segment_without_host_memory_leaves_nothing_behind(void **state)
+TEST(a_segment_without_host_memory_leaves_nothing_behind)
 {
     struct flw_span *run = NULL;
     bed_begin(&bed, BED_SEGMENTS, LIMIT);
@@ -288,7 +288,7 @@ static void a_segment_without_host_memory_leaves_nothing_behind(void **state)
 }
 
 /* A growth that uses the end of a free run on the left, with fewer and fewer headers for cuts. */
-static void a_growth_without_host_memory_is_aligned_or_refused(void **state)
+TEST(a_growth_without_host_memory_is_aligned_or_refused)
 {
     unsigned refused = 0;
     for (unsigned headers = 0; headers < 5; headers++) {
@@ -323,7 +323,7 @@ static void a_growth_without_host_memory_is_aligned_or_refused(void **state)
 
 /* ---- addresses */
 
-static void a_segment_at_any_address_serves_no_more_than_it_is(void **state)
+TEST(a_segment_at_any_address_serves_no_more_than_it_is)
 {
     struct flw_span *runs[12];
     begin_with(&odd_source);
@@ -356,7 +356,7 @@ static void a_segment_at_any_address_serves_no_more_than_it_is(void **state)
     bed_end(&bed);
 }
 
-static void a_segment_beyond_the_tables_goes_back(void **state)
+TEST(a_segment_beyond_the_tables_goes_back)
 {
     struct flw_span *run = NULL;
     begin_with(&far_source);
@@ -372,43 +372,6 @@ static void a_segment_beyond_the_tables_goes_back(void **state)
 }
 
 /* ---- releasing */
-
-static void release_to(uint64_t keep_bytes, uint64_t left_bytes)
-{
-    (void)flw_heap_release_idle(&bed.heap, keep_bytes, UINT64_MAX);
-    bed_check(&bed);
-    assert_true(atomic_load(&bed.heap.reserved_bytes) == left_bytes);
-}
-
-static void what_idles_among_what_is_allocated_goes_back(void **state)
-{
-    const uint64_t each = 2 * FLW_MIB;
-    for (unsigned source = 0; source < BED_SOURCES; source++) {
-        struct flw_span *runs[12];
-        bed_begin(&bed, (enum heap_bed_source)source, LIMIT);
-        struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
-        for (unsigned i = 0; i < 12; i++) {
-            runs[i] = bed_obtain(&bed, domain, 32);
-        }
-        release_to(0, 12 * each); /* all is allocated */
-        for (unsigned i = 0; i < 12; i += 3) {
-            bed_put(&bed, bed.heap.domains[FLW_UNOWNED], runs[i]);
-        }
-        release_to(12 * each, 12 * each);
-        release_to(11 * each, 11 * each);
-        release_to(0, 8 * each);
-        for (unsigned i = 0; i < 12; i++) {
-            if (i % 3 != 0) {
-                bed_put(&bed, bed.heap.domains[FLW_UNOWNED], runs[i]);
-            }
-        }
-        (void)flw_heap_unmap_idle(&bed.heap, 3 * each, false);
-        bed_check(&bed);
-        release_to(5 * each, 5 * each);
-        release_to(0, 0);
-        bed_end(&bed);
-    }
-}
 
 /* ---- handles of a unit and more: slabs and runs begin and end anywhere in a cell */
 
@@ -520,7 +483,7 @@ static void alloc_and_free(unsigned steps)
     }
 }
 
-static void every_block_is_found_whatever_a_cell_holds(void **state)
+TEST(every_block_is_found_whatever_a_cell_holds)
 {
     const struct flw_driver driver = bed.sim.cu;
     for (granularity = FLW_UNIT_BYTES; granularity <= 8 * FLW_MIB; granularity *= 2) {
@@ -560,16 +523,5 @@ static int end(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle_memory_that_cannot_be_cut_stays_as_it_is),
-        cmocka_unit_test(a_growth_without_host_memory_is_aligned_or_refused),
-        cmocka_unit_test(what_is_not_unmapped_of_a_stretch_stays_as_it_was),
-        cmocka_unit_test(a_stretch_that_cannot_be_divided_stays_set_aside),
-        cmocka_unit_test(a_segment_without_host_memory_leaves_nothing_behind),
-        cmocka_unit_test(a_segment_at_any_address_serves_no_more_than_it_is),
-        cmocka_unit_test(a_segment_beyond_the_tables_goes_back),
-        cmocka_unit_test(what_idles_among_what_is_allocated_goes_back),
-        cmocka_unit_test(every_block_is_found_whatever_a_cell_holds),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
+    return _cmocka_run_group_tests("tests", flw_tests()->rows, flw_tests()->count, begin, end);
 }

@@ -106,7 +106,7 @@ static fallow_status give_wild(uint64_t value, unsigned how)
     }
 }
 
-static void no_wild_pointer_is_taken_for_a_block(void **state)
+TEST(no_wild_pointer_is_taken_for_a_block)
 {
     fill_pools();
     uint64_t before = live_bytes(), tried = 0, accepted = 0;
@@ -129,7 +129,7 @@ static void no_wild_pointer_is_taken_for_a_block(void **state)
                   (unsigned long long)accepted);
 }
 
-static void a_block_survives_them_and_is_returned_once(void **state)
+TEST(a_block_survives_them_and_is_returned_once)
 {
     for (unsigned i = 0; i < BLOCKS; i++) {
         void *ptr = (void *)(uintptr_t)bed.live[i];
@@ -168,9 +168,5 @@ static int end(void **state)
 int main(void)
 {
     bed.seed = flw_test_seed("unit.page_map");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_wild_pointer_is_taken_for_a_block),
-        cmocka_unit_test(a_block_survives_them_and_is_returned_once),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
+    return _cmocka_run_group_tests("tests", flw_tests()->rows, flw_tests()->count, begin, end);
 }

@@ -41,64 +41,6 @@ static bool push(unsigned span, uint32_t unit_count)
     return flw_tcache_push_run(cache, &spans[span]);
 }
 
-static void a_run_serves_its_exact_size_with_the_sequence_number_of_its_free(void **state)
-{
-    domain.seq = 41;
-    assert_true(push(0, 40));
-    domain.seq = 42;
-    assert_true(push(1, 40));
-    assert_true(cache->run_bytes == 80 * FLW_UNIT_BYTES);
-    assert_null(flw_tcache_pop_run(cache, 39));
-    assert_null(flw_tcache_pop_run(cache, 41));
-    assert_ptr_equal(flw_tcache_pop_run(cache, 40), &spans[1]);
-    assert_ptr_equal(flw_tcache_pop_run(cache, 40), &spans[0]);
-    assert_null(flw_tcache_pop_run(cache, 40));
-    assert_true(spans[0].u.run.seq == 41 && spans[1].u.run.seq == 42);
-    assert_true(cache->run_bytes == 0);
-}
-
-static void the_limit_and_a_full_set_refuse_and_change_nothing(void **state)
-{
-    cache->run_limit_bytes = 100 * FLW_UNIT_BYTES;
-    assert_true(push(0, 60));
-    spans[1].u.run.seq = 7;
-    assert_false(push(1, 41));
-    assert_true(spans[1].u.run.seq == 7 && cache->run_bytes == 60 * FLW_UNIT_BYTES);
-    assert_null(flw_tcache_pop_run(cache, 41));
-    assert_true(push(1, 40)); /* to the byte */
-    cache->run_limit_bytes = UINT64_MAX;
-    unsigned held = 0; /* a size has two sets */
-    while (held + 2 < SPANS && push(held + 2, 300)) {
-        held++;
-    }
-    assert_int_equal(held, 2 * FLW_RUN_SET_SLOTS);
-    while (held > 0 && flw_tcache_pop_run(cache, 300) != NULL) {
-        held--;
-    }
-    assert_int_equal(held, 0);
-    assert_true(cache->run_bytes == 100 * FLW_UNIT_BYTES);
-}
-
-static void three_sizes_of_one_set_have_two_places(void **state)
-{
-    uint32_t sizes[3] = {17}, found = 1;
-    for (uint32_t units = 18; found < 3; units++) {
-        if (flw_run_set_index(units) == flw_run_set_index(17)) {
-            sizes[found++] = units;
-        }
-    }
-    assert_true(push(0, sizes[0]) && push(1, sizes[1]));
-    assert_false(push(2, sizes[2]));
-    assert_null(flw_tcache_pop_run(cache, sizes[2]));
-    assert_ptr_equal(flw_tcache_pop_run(cache, sizes[0]), &spans[0]);
-    assert_true(push(2, sizes[2])); /* the first set is empty, the second still the other's */
-    assert_true(push(3, sizes[1]));
-    assert_ptr_equal(flw_tcache_pop_run(cache, sizes[2]), &spans[2]);
-    assert_ptr_equal(flw_tcache_pop_run(cache, sizes[1]), &spans[3]);
-    assert_ptr_equal(flw_tcache_pop_run(cache, sizes[1]), &spans[1]);
-    assert_true(cache->run_bytes == 0);
-}
-
 static void random_programs_agree_with_a_list(void **state)
 {
     uint64_t seed = flw_test_seed("unit.run_cache"), bytes = 0;
@@ -250,13 +192,10 @@ int main(void)
 {
 #define RUN(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        RUN(a_run_serves_its_exact_size_with_the_sequence_number_of_its_free),
-        RUN(the_limit_and_a_full_set_refuse_and_change_nothing),
-        RUN(three_sizes_of_one_set_have_two_places),
         RUN(random_programs_agree_with_a_list),
         cmocka_unit_test(what_one_cache_clears_another_of_its_domain_finds),
         cmocka_unit_test(a_cache_alone_on_its_domain_clears_into_the_heap),
     };
-#undef TEST
+#undef RUN
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,45 +159,17 @@ static void run_program(unsigned steps, bool is_crowded)
     }
 }
 
-static void random_programs_agree_with_a_list(void **state)
+TEST(random_programs_agree_with_a_list)
 {
     run_program(20000, false);
 }
 
-static void a_crowded_bin_never_yields_a_run_that_does_not_fit(void **state)
+TEST(a_crowded_bin_never_yields_a_run_that_does_not_fit)
 {
     run_program(10000, true);
 }
 
-static void an_exact_fit_in_the_own_bin_comes_before_a_larger_bin(void **state)
-{
-    static const uint32_t units[] = {300, 288, 310, 304};
-    memset(&bed.index, 0, sizeof bed.index);
-    for (unsigned i = 0; i < 4; i++) {
-        bed.spans[i].u.run = (struct flw_run_part){.unit_count = units[i]};
-        flw_run_index_insert(&bed.index, &bed.spans[i]);
-    }
-    assert_int_equal(flw_run_index_find(&bed.index, 300, 1, 0)->u.run.unit_count, 300);
-    assert_int_equal(flw_run_index_find(&bed.index, 301, 1, 0)->u.run.unit_count, 304);
-    assert_int_equal(flw_run_index_find(&bed.index, 305, 1, 0)->u.run.unit_count, 310);
-    assert_null(flw_run_index_find(&bed.index, 311, 1, 0));
-    assert_int_equal(flw_run_index_find(&bed.index, 1, 1, 0)->u.run.unit_count, 288);
-}
-
-static void a_run_that_alignment_makes_too_small_is_passed_over(void **state)
-{
-    memset(&bed.index, 0, sizeof bed.index);
-    bed.spans[0].u.run = (struct flw_run_part){.begin_unit = 1, .unit_count = 32};
-    bed.spans[1].u.run = (struct flw_run_part){.begin_unit = 100, .unit_count = 64};
-    flw_run_index_insert(&bed.index, &bed.spans[0]);
-    flw_run_index_insert(&bed.index, &bed.spans[1]);
-    assert_ptr_equal(flw_run_index_find(&bed.index, 32, 1, 0), &bed.spans[0]);
-    assert_ptr_equal(flw_run_index_find(&bed.index, 32, 32, 0), &bed.spans[1]);
-    assert_ptr_equal(flw_run_index_find(&bed.index, 32, 32, 31), &bed.spans[0]); /* 31 + 1 */
-    assert_null(flw_run_index_find(&bed.index, 48, 32, 0));                      /* 128 .. 164 */
-}
-
-static void a_damaged_index_is_not_valid(void **state)
+TEST(a_damaged_index_is_not_valid)
 {
     memset(&bed.index, 0, sizeof bed.index);
     bed.spans[0].u.run = (struct flw_run_part){.unit_count = 20};
@@ -213,12 +185,5 @@ static void a_damaged_index_is_not_valid(void **state)
 int main(void)
 {
     bed.seed = flw_test_seed("unit.run_index");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_programs_agree_with_a_list),
-        cmocka_unit_test(a_crowded_bin_never_yields_a_run_that_does_not_fit),
-        cmocka_unit_test(an_exact_fit_in_the_own_bin_comes_before_a_larger_bin),
-        cmocka_unit_test(a_run_that_alignment_makes_too_small_is_passed_over),
-        cmocka_unit_test(a_damaged_index_is_not_valid),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return _cmocka_run_group_tests("tests", flw_tests()->rows, flw_tests()->count, NULL, NULL);
 }

@@ -64,25 +64,7 @@ static const char *broken(void)
 
 /* ---- fences */
 
-static void what_was_recorded_first_is_asked_for_first(void **state)
-{
-    open_streams();
-    for (unsigned i = STREAMS; i-- > 0;) {
-        leave_fence(i);
-    }
-    bed_finish_work(&bed);
-    for (unsigned i = STREAMS; i-- > 0;) {
-        uint64_t before = queries();
-        assert_ptr_equal(flw_heap_ask_one(&bed.heap, true), domains[i]);
-        assert_int_equal(queries(), before + 1);
-        bed_check(&bed);
-    }
-    assert_null(flw_heap_ask_one(&bed.heap, true));
-    assert_null(bed.heap.standing.oldest);
-    close_streams();
-}
-
-static void a_fence_that_is_not_done_hides_no_other(void **state)
+TEST(a_fence_that_is_not_done_hides_no_other)
 {
     for (unsigned done = 1; done < STREAMS; done++) {
         struct flw_domain *seen = NULL;
@@ -101,27 +83,8 @@ static void a_fence_that_is_not_done_hides_no_other(void **state)
     }
 }
 
-/* Only as far as queried: later fences of the stream stay in the list. */
-static void a_fence_completes_its_own_stream_only_as_far_as_it_covers(void **state)
-{
-    open_streams();
-    leave_fence(0);
-    leave_fence(1);
-    assert_int_equal(bed.sim.cu.cuStreamSynchronize(streams[0]), 0);
-    leave_fence(0); /* behind more work */
-    uint64_t first = domains[0]->oldest->seq;
-    assert_ptr_equal(flw_heap_ask_one(&bed.heap, true), domains[0]);
-    assert_int_equal(domains[0]->completed, first);
-    assert_int_equal(domains[1]->completed, 0);
-    assert_non_null(domains[0]->oldest);
-    assert_ptr_equal(bed.heap.standing.oldest, domains[1]->oldest);
-    bed_check(&bed);
-    assert_null(bed_take(&bed, domains[2], 2 * UNITS));
-    close_streams();
-}
-
 /* A fence in a capture is void: out of both lists, and the stream needs another. */
-static void a_fence_in_a_capture_is_not_asked_for(void **state)
+TEST(a_fence_in_a_capture_is_not_asked_for)
 {
     CUgraph graph = NULL;
     open_streams();
@@ -145,129 +108,9 @@ static void a_fence_in_a_capture_is_not_asked_for(void **state)
     close_streams();
 }
 
-#define FENCES 40
-
-/* Return the number of queries until all are complete. */
-static uint64_t questions_of(bool may_leap)
-{
-    open_streams();
-    for (unsigned i = 0; i < FENCES; i++) {
-        leave_fence(0);
-    }
-    bed_finish_work(&bed);
-    uint64_t before = queries();
-    while (flw_heap_ask_one(&bed.heap, may_leap) != NULL) {
-        bed_check(&bed);
-    }
-    uint64_t questions = queries() - before;
-    assert_null(bed.heap.standing.oldest);
-    assert_int_equal(domains[0]->completed, domains[0]->seq - 1);
-    close_streams();
-    return questions;
-}
-
-static void fences_that_are_done_on_end_are_passed_over(void **state)
-{
-    assert_int_equal(questions_of(false), FENCES);
-    assert_int_equal(questions_of(true),
-                     4 + (FENCES - 1 - 1 - 2 - 4) / 8); /* 1, 1, 2, 4, 8 at a time */
-}
-
-static void a_leap_to_a_fence_that_is_not_done_misses_none_that_is(void **state)
-{
-    open_streams();
-    for (unsigned i = 0; i < 3; i++) {
-        leave_fence(0);
-    }
-    assert_int_equal(bed.sim.cu.cuStreamSynchronize(streams[0]), 0);
-    leave_fence(0); /* the leap's target is incomplete */
-    uint64_t before = queries(), seq = domains[0]->oldest->seq;
-    for (unsigned look = 0; look < 3; look++) {
-        assert_ptr_equal(flw_heap_ask_one(&bed.heap, true), domains[0]);
-        assert_int_equal(domains[0]->completed, seq + look);
-    }
-    assert_int_equal(queries(), before + 4);
-    before = queries();
-    assert_null(flw_heap_ask_one(&bed.heap, true));
-    assert_int_equal(queries(), before + 1);
-    close_streams();
-}
-
-/* In one pass; another pass queries again. */
-static void whoever_was_not_done_is_not_asked_twice(void **state)
-{
-    open_streams();
-    leave_fence(0);
-    leave_fence(1);
-    (void)flw_heap_begin_look(&bed.heap);
-    assert_null(flw_heap_ask_one(&bed.heap, true));
-    uint64_t before = queries();
-    assert_false(flw_heap_poll_rest(&bed.heap));
-    assert_int_equal(queries(), before + 1);
-    assert_false(flw_heap_poll_rest(&bed.heap));
-    assert_int_equal(queries(), before + 1);
-    bed_finish_work(&bed);
-    assert_false(flw_heap_poll_rest(&bed.heap));
-    assert_true(flw_heap_poll(&bed.heap));
-    assert_null(bed.heap.standing.oldest);
-    close_streams();
-}
-
 /* ---- streams without a fence */
 
-static void whoever_has_owed_for_longest_is_recorded_on_first(void **state)
-{
-    open_streams();
-    static const unsigned order[] = {3, 0, 4, 1};
-    for (unsigned i = 0; i < 4; i++) {
-        leave_run(order[i]);
-    }
-    leave_run(3); /* does not change the place */
-    assert_ptr_equal(flw_heap_take_owing(&bed.heap, domains[3]), domains[0]);
-    assert_ptr_equal(flw_heap_take_owing(&bed.heap, domains[2]), domains[3]);
-    assert_false(domains[3]->is_owing);
-    bed_check(&bed);
-    assert_ptr_equal(flw_heap_take_owing(&bed.heap, NULL), domains[4]);
-    assert_null(flw_heap_take_owing(&bed.heap, domains[1])); /* none but the taker */
-    assert_true(domains[1]->is_owing);
-    assert_int_equal(flw_domain_fence(&bed.heap, domains[1]), FALLOW_OK);
-    assert_false(domains[1]->is_owing);
-    assert_null(bed.heap.owing.first);
-    close_streams();
-}
-
-/* Memory in caches is not counted: the fence is recorded all the same, unless the stream is
- * retired. */
-static void what_lies_in_caches_is_owed_too(void **state)
-{
-    open_streams();
-    for (unsigned i = 0; i < 2; i++) {
-        flw_lock_acquire(&bed.heap.lock);
-        flw_domain_owe(&bed.heap, domains[i]);
-        flw_lock_release(&bed.heap.lock);
-    }
-    uint64_t events = atomic_load(&bed.heap.count.events);
-    assert_ptr_equal(flw_heap_take_owing(&bed.heap, NULL), domains[0]);
-    assert_int_equal(flw_domain_fence(&bed.heap, domains[0]), FALLOW_OK);
-    assert_int_equal(atomic_load(&bed.heap.count.events), events + 1);
-
-    assert_ptr_equal(flw_heap_take_owing(&bed.heap, NULL), domains[1]);
-    assert_int_equal(flw_domain_fence_own(&bed.heap, domains[1]),
-                     FALLOW_OK); /* another thread retires it */
-    assert_int_equal(flw_domain_clear(&bed.heap, domains[1]), FALLOW_OK);
-    flw_lock_acquire(&bed.heap.lock);
-    flw_places_forget_stream(&bed.heap.places, domains[1]);
-    domains[1]->is_retired = true;
-    flw_lock_release(&bed.heap.lock);
-    assert_int_equal(flw_domain_fence(&bed.heap, domains[1]), FALLOW_OK);
-    assert_int_equal(atomic_load(&bed.heap.count.events), events + 2);
-    bed_finish_work(&bed);
-    assert_true(flw_heap_poll(&bed.heap));
-    assert_null(domains[1]->ops); /* the entry is free */
-    close_streams();
-}
-
-static void a_refused_record_is_owed_again(void **state)
+TEST(a_refused_record_is_owed_again)
 {
     open_streams();
     leave_run(0);
@@ -281,27 +124,9 @@ static void a_refused_record_is_owed_again(void **state)
     close_streams();
 }
 
-/* No fence is recorded on it any more, whatever memory it frees. */
-static void a_lost_stream_owes_nothing(void **state)
-{
-    open_streams();
-    leave_run(0);
-    struct flw_span *late = bed_obtain(&bed, domains[0], UNITS / 2);
-    assert_true(domains[0]->is_owing);
-    flw_lock_acquire(&bed.heap.lock);
-    flw_domain_lose(&bed.heap, domains[0]);
-    flw_lock_release(&bed.heap.lock);
-    assert_false(domains[0]->is_owing);
-    bed_put(&bed, domains[0], late);
-    bed_check(&bed);
-    assert_null(flw_heap_take_owing(&bed.heap, NULL));
-    assert_true(domains[0]->unfenced_bytes > 0); /* a synchronisation completes it */
-    close_streams();
-}
-
 /* ---- domains with open uses */
 
-static void a_set_of_domains_is_gone_through_in_order(void **state)
+TEST(a_set_of_domains_is_gone_through_in_order)
 {
     static const uint32_t places[] = {0, 1, 63, 64, 127, 640, 4096, 70000, FLW_DOMAIN_COUNT - 1};
     enum {
@@ -329,7 +154,7 @@ static void a_set_of_domains_is_gone_through_in_order(void **state)
 
 /* ---- the checker */
 
-static void the_checker_sees_a_set_that_is_wrong(void **state)
+TEST(the_checker_sees_a_set_that_is_wrong)
 {
     open_streams();
     struct flw_domain_set *users = &bed.heap.open_users;
@@ -344,7 +169,7 @@ static void the_checker_sees_a_set_that_is_wrong(void **state)
     close_streams();
 }
 
-static void the_checker_sees_a_list_that_is_wrong(void **state)
+TEST(the_checker_sees_a_list_that_is_wrong)
 {
     open_streams();
     leave_fence(0);
@@ -410,7 +235,7 @@ static void the_checker_sees_a_list_that_is_wrong(void **state)
     close_streams();
 }
 
-static void the_checker_sees_a_batch_that_no_bit_tells_of(void **state)
+TEST(the_checker_sees_a_batch_that_no_bit_tells_of)
 {
     enum {
         CLASS = 20
@@ -433,7 +258,7 @@ static void the_checker_sees_a_batch_that_no_bit_tells_of(void **state)
     close_streams();
 }
 
-static void the_checker_sees_an_empty_slab_that_no_bit_tells_of(void **state)
+TEST(the_checker_sees_an_empty_slab_that_no_bit_tells_of)
 {
     enum {
         CLASS = 70
@@ -453,7 +278,7 @@ static void the_checker_sees_an_empty_slab_that_no_bit_tells_of(void **state)
     close_streams();
 }
 
-static void the_checker_sees_a_deferred_run_that_nothing_holds_back(void **state)
+TEST(the_checker_sees_a_deferred_run_that_nothing_holds_back)
 {
     open_streams();
     struct flw_span *run = bed_obtain(&bed, domains[0], UNITS);
@@ -491,24 +316,5 @@ int main(void)
     if (!flw_sim_open(&bed.sim)) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_recorded_first_is_asked_for_first),
-        cmocka_unit_test(a_fence_that_is_not_done_hides_no_other),
-        cmocka_unit_test(a_fence_completes_its_own_stream_only_as_far_as_it_covers),
-        cmocka_unit_test(fences_that_are_done_on_end_are_passed_over),
-        cmocka_unit_test(a_leap_to_a_fence_that_is_not_done_misses_none_that_is),
-        cmocka_unit_test(whoever_was_not_done_is_not_asked_twice),
-        cmocka_unit_test(a_fence_in_a_capture_is_not_asked_for),
-        cmocka_unit_test(whoever_has_owed_for_longest_is_recorded_on_first),
-        cmocka_unit_test(what_lies_in_caches_is_owed_too),
-        cmocka_unit_test(a_refused_record_is_owed_again),
-        cmocka_unit_test(a_lost_stream_owes_nothing),
-        cmocka_unit_test(a_set_of_domains_is_gone_through_in_order),
-        cmocka_unit_test(the_checker_sees_a_set_that_is_wrong),
-        cmocka_unit_test(the_checker_sees_a_list_that_is_wrong),
-        cmocka_unit_test(the_checker_sees_a_batch_that_no_bit_tells_of),
-        cmocka_unit_test(the_checker_sees_an_empty_slab_that_no_bit_tells_of),
-        cmocka_unit_test(the_checker_sees_a_deferred_run_that_nothing_holds_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return _cmocka_run_group_tests("tests", flw_tests()->rows, flw_tests()->count, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "memory/size_class.h"
 
-static void classes_grow_and_stand_where_the_formula_puts_them(void **state)
+TEST(classes_grow_and_stand_where_the_formula_puts_them)
 {
     assert_true(flw_class_bytes(0) == 256);
     for (unsigned c = 1; c <= 8; c++) {
@@ -24,7 +24,7 @@ static void classes_grow_and_stand_where_the_formula_puts_them(void **state)
     assert_true(flw_class_bytes(FLW_CLASS_COUNT - 1) == FLW_CLASS_MAX_BYTES);
 }
 
-static void every_size_gets_the_smallest_class_that_holds_it(void **state)
+TEST(every_size_gets_the_smallest_class_that_holds_it)
 {
     unsigned expected = 0;
     for (uint64_t size = 1; size <= FLW_CLASS_MAX_BYTES; size++) {
@@ -37,7 +37,7 @@ static void every_size_gets_the_smallest_class_that_holds_it(void **state)
     assert_int_equal(expected, FLW_CLASS_COUNT - 1);
 }
 
-static void no_size_wastes_more_than_promised(void **state)
+TEST(no_size_wastes_more_than_promised)
 {
     for (uint64_t size = 1; size <= FLW_CLASS_MAX_BYTES; size++) {
         uint64_t usable = flw_request_usable_bytes(size), waste = usable - size;
@@ -59,7 +59,7 @@ static void no_size_wastes_more_than_promised(void **state)
     assert_true(flw_request_usable_bytes(FLW_REQUEST_MAX) == FLW_REQUEST_MAX);
 }
 
-static void a_slab_is_the_fewest_units_with_a_tail_of_three_percent(void **state)
+TEST(a_slab_is_the_fewest_units_with_a_tail_of_three_percent)
 {
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         uint64_t size = flw_class_bytes(c);
@@ -76,7 +76,7 @@ static void a_slab_is_the_fewest_units_with_a_tail_of_three_percent(void **state
     }
 }
 
-static void an_aligned_class_is_the_smallest_multiple_that_fits(void **state)
+TEST(an_aligned_class_is_the_smallest_multiple_that_fits)
 {
     for (uint64_t align = 1; align <= 4 * FLW_MIB; align *= 2) {
         for (uint64_t size = 1; size <= FLW_CLASS_MAX_BYTES + 4096; size += 509) {
@@ -92,14 +92,4 @@ static void an_aligned_class_is_the_smallest_multiple_that_fits(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(classes_grow_and_stand_where_the_formula_puts_them),
-        cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
-        cmocka_unit_test(no_size_wastes_more_than_promised),
-        cmocka_unit_test(a_slab_is_the_fewest_units_with_a_tail_of_three_percent),
-        cmocka_unit_test(an_aligned_class_is_the_smallest_multiple_that_fits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

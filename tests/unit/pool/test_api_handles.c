@@ -13,58 +13,7 @@
 #define RECORDINGS 600
 #define POOLS      200
 
-static void a_released_capture_stays_refused_after_thousands_of_others(void **state)
-{
-    struct api api;
-    fallow_capture *first = NULL, *open = NULL;
-    api_begin_with_pool(&api);
-    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &first), FALLOW_OK);
-    assert_int_equal(fallow_capture_end(first), FALLOW_OK);
-    assert_int_equal(fallow_capture_release(first), FALLOW_OK);
-    for (unsigned i = 0; i < CAPTURES; i++) {
-        assert_int_equal(fallow_capture_begin(api.pool, api.stream, &open), FALLOW_OK);
-        assert_int_equal(fallow_capture_join(first, api.other), FALLOW_INVALID_CAPTURE);
-        assert_int_equal(fallow_capture_end(first), FALLOW_INVALID_CAPTURE);
-        void *inside = i % 256 == 0 ? api_alloc(&api, 5000, api.stream) : NULL;
-        assert_int_equal(fallow_capture_end(open), FALLOW_OK);
-        assert_int_equal(fallow_capture_release(first), FALLOW_INVALID_CAPTURE);
-        assert_int_equal(fallow_free(api.pool, inside, api.stream), FALLOW_OK);
-        assert_int_equal(fallow_capture_release(open), FALLOW_OK);
-    }
-    /* The one that is open lives on. */
-    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &open), FALLOW_OK);
-    assert_int_equal(fallow_capture_end(first), FALLOW_INVALID_CAPTURE);
-    fallow_block info;
-    fallow_block_init(&info);
-    void *captured = api_alloc(&api, 5000, api.stream);
-    assert_int_equal(fallow_block_info(api.pool, captured, &info), FALLOW_OK);
-    assert_int_equal(info.state, FALLOW_BLOCK_CAPTURED);
-    assert_int_equal(fallow_free(api.pool, captured, api.stream), FALLOW_OK);
-    assert_int_equal(fallow_capture_end(open), FALLOW_OK);
-    assert_int_equal(fallow_capture_release(open), FALLOW_OK);
-    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-    assert_int_equal(api_stats(&api).captured_bytes, 0);
-    api_end(&api);
-}
-
-static void a_capture_is_refused_once_its_pool_is_gone(void **state)
-{
-    struct api api;
-    fallow_capture *capture = NULL, *others = NULL;
-    api_begin_with_pool(&api);
-    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
-    fallow_pool_destroy(api.pool);
-    api.pool = api_create(&api);
-    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &others), FALLOW_OK);
-    assert_int_equal(fallow_capture_join(capture, api.other), FALLOW_INVALID_CAPTURE);
-    assert_int_equal(fallow_capture_end(capture), FALLOW_INVALID_CAPTURE);
-    assert_int_equal(fallow_capture_release(capture), FALLOW_INVALID_CAPTURE);
-    assert_int_equal(fallow_capture_end(others), FALLOW_OK);
-    assert_int_equal(fallow_capture_release(others), FALLOW_OK);
-    api_end(&api);
-}
-
-static void every_place_of_the_table_can_be_captured_in(void **state)
+TEST(every_place_of_the_table_can_be_captured_in)
 {
     enum {
         MOST = 4096
@@ -104,7 +53,7 @@ static fallow_recorder *start(struct api *api)
     return recorder;
 }
 
-static void a_stopped_recorder_stays_refused_after_hundreds_of_others(void **state)
+TEST(a_stopped_recorder_stays_refused_after_hundreds_of_others)
 {
     struct api api;
     api_begin_with_pool(&api);
@@ -121,26 +70,8 @@ static void a_stopped_recorder_stays_refused_after_hundreds_of_others(void **sta
     api_end(&api);
 }
 
-static void a_destroyed_pool_stays_refused_after_hundreds_of_others(void **state)
-{
-    struct api api;
-    void *ptr = NULL;
-    api_begin_with_pool(&api);
-    fallow_pool *first = api.pool;
-    fallow_pool_destroy(first);
-    for (unsigned i = 0; i < POOLS; i++) {
-        api.pool = api_create(&api);
-        assert_int_equal(fallow_alloc(first, 5000, api.stream, &ptr), FALLOW_INVALID_POOL);
-        fallow_pool_destroy(first);
-        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-        fallow_pool_destroy(api.pool);
-    }
-    api.pool = NULL;
-    api_end(&api);
-}
-
 /* No pointer is a handle. */
-static void handles_of_other_kinds_and_wild_ones_are_refused(void **state)
+TEST(handles_of_other_kinds_and_wild_ones_are_refused)
 {
     struct api api;
     fallow_capture *capture = NULL;
@@ -170,7 +101,7 @@ static void handles_of_other_kinds_and_wild_ones_are_refused(void **state)
     api_end(&api);
 }
 
-static void the_child_of_a_fork_has_no_handles(void **state)
+TEST(the_child_of_a_fork_has_no_handles)
 {
     struct api api;
     fallow_capture *capture = NULL;
@@ -194,18 +125,4 @@ static void the_child_of_a_fork_has_no_handles(void **state)
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
     api_end(&api);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_released_capture_stays_refused_after_thousands_of_others),
-        cmocka_unit_test(a_capture_is_refused_once_its_pool_is_gone),
-        cmocka_unit_test(every_place_of_the_table_can_be_captured_in),
-        cmocka_unit_test(a_stopped_recorder_stays_refused_after_hundreds_of_others),
-        cmocka_unit_test(a_destroyed_pool_stays_refused_after_hundreds_of_others),
-        cmocka_unit_test(handles_of_other_kinds_and_wild_ones_are_refused),
-        cmocka_unit_test(the_child_of_a_fork_has_no_handles),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,14 +131,14 @@ static void without_memory(fallow_order order, fallow_reuse_policy reuse)
     api_end(&api);
 }
 
-static void a_host_without_memory_is_told_at_once(void **state)
+TEST(a_host_without_memory_is_told_at_once)
 {
     without_memory(FALLOW_ORDER_STREAM, FALLOW_REUSE_WAIT);
     without_memory(FALLOW_ORDER_STREAM, FALLOW_REUSE_COMPLETED);
     without_memory(FALLOW_ORDER_STREAM, FALLOW_REUSE_SAME_STREAM);
 }
 
-static void so_it_is_in_context_order(void **state)
+TEST(so_it_is_in_context_order)
 {
     without_memory(FALLOW_ORDER_CONTEXT, FALLOW_REUSE_WAIT);
 }
@@ -161,7 +161,7 @@ static void free_wild_pointers(struct api *api)
     }
 }
 
-static void few_addresses_make_small_tables(void **state)
+TEST(few_addresses_make_small_tables)
 {
     static const size_t rooms[] = {8 * GIB, 1 * GIB, 300 * MIB};
     for (unsigned i = 0; i < sizeof rooms / sizeof *rooms; i++) {
@@ -185,7 +185,7 @@ static void few_addresses_make_small_tables(void **state)
     }
 }
 
-static void too_few_addresses_are_named(void **state)
+TEST(too_few_addresses_are_named)
 {
     struct api api;
     api_begin(&api, NULL);
@@ -208,7 +208,7 @@ static void too_few_addresses_are_named(void **state)
 }
 
 /* The limit has no room for a table of further ranges or of segments, so the pool uses a single range. */
-static void one_small_range_is_named_as_the_limit(void **state)
+TEST(one_small_range_is_named_as_the_limit)
 {
     struct api api;
     void *none = NULL;
@@ -265,14 +265,14 @@ static void expect_consistent_refusals(fallow_order order, size_t room, size_t s
     api_end(&api);
 }
 
-static void a_refusal_names_more_addresses_than_are_left(void **state)
+TEST(a_refusal_names_more_addresses_than_are_left)
 {
     expect_consistent_refusals(FALLOW_ORDER_STREAM, 100 * MIB, MIB);
     expect_consistent_refusals(FALLOW_ORDER_CONTEXT, 8 * GIB + 200 * MIB, 2 * MIB);
 }
 
 /* The tables of a few hundred MiB have a slot for some millions of blocks. */
-static void small_tables_are_used_up_in_time(void **state)
+TEST(small_tables_are_used_up_in_time)
 {
     struct api api;
     uint64_t count = 0;
@@ -292,16 +292,4 @@ static void small_tables_are_used_up_in_time(void **state)
     api_end(&api);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_host_without_memory_is_told_at_once),
-        cmocka_unit_test(so_it_is_in_context_order),
-        cmocka_unit_test(few_addresses_make_small_tables),
-        cmocka_unit_test(too_few_addresses_are_named),
-        cmocka_unit_test(one_small_range_is_named_as_the_limit),
-        cmocka_unit_test(a_refusal_names_more_addresses_than_are_left),
-        cmocka_unit_test(small_tables_are_used_up_in_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

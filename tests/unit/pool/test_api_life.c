@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void defaults_record_the_callers_size_and_zero_the_rest(void **state)
+TEST(defaults_record_the_callers_size_and_zero_the_rest)
 {
     fallow_pool_config config;
     memset(&config, 0xA5, sizeof config);
@@ -23,7 +23,7 @@ static void defaults_record_the_callers_size_and_zero_the_rest(void **state)
     }
 }
 
-static void a_config_of_an_older_or_newer_header_is_understood(void **state)
+TEST(a_config_of_an_older_or_newer_header_is_understood)
 {
     struct api api;
     struct {
@@ -50,108 +50,7 @@ static void a_config_of_an_older_or_newer_header_is_understood(void **state)
     api_end(&api);
 }
 
-static void a_bad_config_is_refused_and_leaves_nothing(void **state)
-{
-    struct api api;
-    api_begin(&api, NULL);
-    fallow_pool_config good = api_config(&api), bad = good;
-    assert_int_equal(fallow_pool_create(&good, NULL), FALLOW_INVALID_ARGUMENT);
-    bad.device = -1;
-    assert_int_not_equal(fallow_pool_create(&bad, &api.pool), FALLOW_OK);
-    assert_null(api.pool);
-    bad = good;
-    bad.device = 63;
-    assert_int_not_equal(fallow_pool_create(&bad, &api.pool), FALLOW_OK);
-    bad = good;
-    bad.checks = 1u << 30;
-    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
-    bad = good;
-    bad.handle_types = 1u << 30;
-    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
-    bad = good;
-    bad.order = (fallow_order)2;
-    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
-    bad = good;
-    bad.economy = (fallow_economy)77;
-    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
-    bad = good;
-    bad.reuse_policy = (fallow_reuse_policy)77;
-    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
-    assert_null(api.pool);
-    api_end(&api);
-}
-
-static void a_missing_driver_is_named_in_the_log(void **state)
-{
-    struct api api;
-    api_begin(&api, NULL);
-    fallow_pool_config config = api_config(&api);
-    config.driver = "/nowhere/libcuda-of-nobody.so";
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_FOUND);
-    assert_null(api.pool);
-    assert_non_null(strstr(api.log, "/nowhere/libcuda-of-nobody.so"));
-    api_end(&api);
-}
-
-static void a_destroyed_pools_handle_answers_invalid_pool(void **state)
-{
-    struct api api;
-    void *ptr = NULL;
-    api_begin_with_pool(&api);
-    fallow_pool *gone = api.pool;
-    void *block = api_alloc(&api, 100, api.stream);
-    fallow_pool_destroy(gone);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool),
-                     FALLOW_OK); /* may get the same address */
-    fallow_pool *const handles[] = {gone, NULL};
-    for (size_t i = 0; i < 2; i++) {
-        fallow_stats stats;
-        fallow_block info;
-        fallow_oom_report report;
-        fallow_capture *capture = NULL;
-        fallow_stats_init(&stats);
-        fallow_block_init(&info);
-        fallow_oom_report_init(&report);
-        ptr = &api;
-        assert_int_equal(fallow_alloc(handles[i], 100, api.stream, &ptr), FALLOW_INVALID_POOL);
-        assert_null(ptr);
-        assert_int_equal(fallow_free(handles[i], block, api.stream), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_free_sized(handles[i], block, 100, api.stream),
-                         FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_record_use(handles[i], block, api.stream), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_stream_retire(handles[i], api.stream), FALLOW_INVALID_POOL);
-        assert_int_equal(flw_test_trim(handles[i], 0), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_pool_poll(handles[i]), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_pool_validate(handles[i]), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_pool_get_stats(handles[i], &stats), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_pool_reset_peaks(handles[i]), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_block_info(handles[i], block, &info), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_pool_get_oom_report(handles[i], &report), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_capture_begin(handles[i], api.stream, &capture),
-                         FALLOW_INVALID_POOL);
-    }
-    fallow_pool_destroy(gone); /* allowed, does nothing */
-    ptr = api_alloc(&api, 100, api.stream);
-    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
-    api_end(&api);
-}
-
-static void a_block_of_another_pool_is_foreign(void **state)
-{
-    struct api api;
-    fallow_pool *second = NULL;
-    api_begin_with_pool(&api);
-    second = api_create(&api);
-    void *ptr = api_alloc(&api, 5000, api.stream);
-    assert_int_equal(fallow_free(second, ptr, api.stream), FALLOW_INVALID_POINTER);
-    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
-    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_INVALID_POINTER);
-    fallow_pool_destroy(second);
-    api_end(&api);
-}
-
-static void statistics_of_an_older_header_stay_in_its_bounds(void **state)
+TEST(statistics_of_an_older_header_stay_in_its_bounds)
 {
     struct api api;
     fallow_stats stats;
@@ -162,51 +61,6 @@ static void statistics_of_an_older_header_stay_in_its_bounds(void **state)
     assert_int_equal(stats.struct_size, offsetof(fallow_stats, hit_count));
     assert_true(stats.hit_count == 0xA5A5A5A5A5A5A5A5ull);
     api_end(&api);
-}
-
-static void an_abandoned_pool_makes_no_driver_call(void **state)
-{
-    struct api api;
-    api_begin_with_pool(&api);
-    (void)api_alloc(&api, 5000, api.stream);
-    uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
-    fallow_pool_abandon(api.pool);
-    assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
-    void *ptr = &api;
-    assert_int_equal(fallow_alloc(api.pool, 100, api.stream, &ptr), FALLOW_INVALID_POOL);
-    assert_null(ptr);
-    flw_sim_close(&api.sim);
-}
-
-static void count_what_matters(void *context, fallow_log_level level, const char *message)
-{
-    (void)message;
-    *(unsigned *)context += level != FALLOW_LOG_INFO;
-}
-
-/* The process is ending and the driver went first: that is no fault, and nobody is alarmed. */
-static void a_driver_that_was_shut_down_loses_the_device_quietly(void **state)
-{
-    struct api api;
-    unsigned alarms = 0;
-    void *ptr = &api;
-    api_begin(&api, NULL);
-    fallow_pool_config config = api_config(&api);
-    config.log = count_what_matters;
-    config.log_context = &alarms;
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    alarms = 0; /* of the machine: few addresses */
-    void *held = api_alloc(&api, 3 * MIB, api.stream);
-    (api.sim.fail)("cuMemCreate", 1, CUDA_ERROR_DEINITIALIZED, 1);
-    assert_int_equal(fallow_alloc(api.pool, 400 * MIB, api.stream, &ptr), FALLOW_DEVICE_LOST);
-    assert_null(ptr);
-    assert_int_equal(fallow_free(api.pool, held, api.stream), FALLOW_OK);
-    uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
-    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_DEVICE_LOST);
-    fallow_pool_destroy(api.pool);
-    assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
-    assert_int_equal(alarms, 0);
-    flw_sim_close(&api.sim);
 }
 
 struct noise {
@@ -256,7 +110,7 @@ static void reset_the_context(struct api *api, CUdeviceptr own[3])
     }
 }
 
-static void segments_of_a_context_that_was_reset_are_neither_allocated_nor_freed(void **state)
+TEST(segments_of_a_context_that_was_reset_are_neither_allocated_nor_freed)
 {
     for (unsigned round = 0; round < 8; round++) {
         struct api api;
@@ -292,7 +146,7 @@ static void segments_of_a_context_that_was_reset_are_neither_allocated_nor_freed
     }
 }
 
-static void the_child_of_a_fork_has_no_pools(void **state)
+TEST(the_child_of_a_fork_has_no_pools)
 {
     struct api api;
     struct noise noise = {.api = &api};
@@ -313,22 +167,4 @@ static void the_child_of_a_fork_has_no_pools(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(fallow_free(api.pool, live, api.stream), FALLOW_OK);
     api_end(&api);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_record_the_callers_size_and_zero_the_rest),
-        cmocka_unit_test(a_config_of_an_older_or_newer_header_is_understood),
-        cmocka_unit_test(a_bad_config_is_refused_and_leaves_nothing),
-        cmocka_unit_test(a_missing_driver_is_named_in_the_log),
-        cmocka_unit_test(a_destroyed_pools_handle_answers_invalid_pool),
-        cmocka_unit_test(a_block_of_another_pool_is_foreign),
-        cmocka_unit_test(statistics_of_an_older_header_stay_in_its_bounds),
-        cmocka_unit_test(an_abandoned_pool_makes_no_driver_call),
-        cmocka_unit_test(a_driver_that_was_shut_down_loses_the_device_quietly),
-        cmocka_unit_test(segments_of_a_context_that_was_reset_are_neither_allocated_nor_freed),
-        cmocka_unit_test(the_child_of_a_fork_has_no_pools),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,100 +32,6 @@ static void begin_as(struct api *api, const struct kind *kind, size_t limit_byte
     assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
 }
 
-static fallow_status try_alloc(struct api *api, size_t bytes, void **out)
-{
-    return fallow_alloc(api->pool, bytes, api->stream, out);
-}
-
-static void give(struct api *api, void *ptr)
-{
-    assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
-}
-
-static void a_limit_is_raised_and_lowered(void **state)
-{
-    for (size_t k = 0; k < KINDS; k++) {
-        struct api api;
-        void *large = NULL, *more = NULL;
-        begin_as(&api, &kinds[k], 64 * MIB);
-        assert_int_equal(try_alloc(&api, 100 * MIB, &large), FALLOW_OUT_OF_MEMORY);
-        assert_int_equal(fallow_pool_set_limit(api.pool, 128 * MIB), FALLOW_OK);
-        assert_int_equal(try_alloc(&api, 100 * MIB, &large), FALLOW_OK);
-        assert_int_equal(fallow_pool_set_limit(api.pool, 0), FALLOW_OK); /* the device's total */
-        assert_int_equal(try_alloc(&api, 200 * MIB, &more), FALLOW_OK);
-        /* A limit below the live bytes: live blocks stay, requests that need more memory fail. */
-        assert_int_equal(fallow_pool_set_limit(api.pool, 120 * MIB), FALLOW_OK);
-        assert_true(api_stats(&api).reserved_bytes >= 300 * MIB);
-        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-        void *none = NULL;
-        assert_int_equal(try_alloc(&api, 50 * MIB, &none), FALLOW_OUT_OF_MEMORY);
-        /* A poll releases freed memory beyond the limit; a request that fits succeeds. */
-        give(&api, more);
-        assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
-        assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
-        assert_int_equal(try_alloc(&api, 10 * MIB, &more), FALLOW_OK);
-        assert_true(api_stats(&api).reserved_bytes <= 120 * MIB);
-        give(&api, more);
-        give(&api, large);
-        /* A lower limit releases free memory immediately. */
-        assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
-        assert_int_equal(fallow_pool_set_limit(api.pool, 32 * MIB), FALLOW_OK);
-        assert_true(api_stats(&api).reserved_bytes <= 32 * MIB);
-        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-        api_end(&api);
-    }
-    assert_int_equal(fallow_pool_set_limit(NULL, 5), FALLOW_INVALID_POOL);
-}
-
-static void what_the_device_still_uses_goes_by_later_polls(void **state)
-{
-    for (size_t k = 0; k < KINDS; k++) {
-        struct api api;
-        flw_sim_config world = flw_sim_config_default(3);
-        world.schedule = FLW_SIM_CLOCK;
-        world.lag_ns = 50000000;
-        world.device_bytes = 512 * MIB;
-        api_begin(&api, &world);
-        fallow_pool_config config = api_config(&api);
-        config.order = kinds[k].order;
-        config.page_source = kinds[k].source;
-        config.decay_ms = UINT32_MAX;
-        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-        void *ptr = api_alloc(&api, 100 * MIB, api.stream);
-        api_use(&api, ptr, 100 * MIB, api.stream);
-        give(&api, ptr);
-        assert_int_equal(fallow_pool_set_limit(api.pool, 32 * MIB), FALLOW_OK);
-        assert_true(api_stats(&api).reserved_bytes >= 100 * MIB); /* without a wait */
-        for (int i = 0; i < 2; i++) { /* the first poll records events, the second queries them */
-            api.sim.advance(world.lag_ns);
-            assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
-        }
-        assert_true(api_stats(&api).reserved_bytes <= 32 * MIB);
-        api_end(&api);
-    }
-}
-
-static void a_wake_gets_what_was_asleep_whatever_the_limit(void **state)
-{
-    struct api api;
-    void *none = NULL;
-    begin_as(&api, &kinds[0], 0);
-    void *ptr = api_alloc(&api, 100 * MIB, api.stream);
-    assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
-    assert_int_equal(fallow_pool_sleep(api.pool, NULL), FALLOW_OK);
-    assert_int_equal(fallow_pool_set_limit(api.pool, 32 * MIB), FALLOW_OK);
-    assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
-    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-    assert_int_equal(try_alloc(&api, 10 * MIB, &none), FALLOW_OUT_OF_MEMORY);
-    give(&api, ptr);
-    assert_int_equal(try_alloc(&api, 10 * MIB, &none), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
-    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
-    assert_true(api_stats(&api).reserved_bytes <= 32 * MIB);
-    give(&api, none);
-    api_end(&api);
-}
-
 /* ---- threads allocate while the limit changes: reserved bytes never rise above the limit */
 
 struct worker {
@@ -165,7 +71,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-static void the_limit_changes_under_threads(void **state)
+TEST(the_limit_changes_under_threads)
 {
     for (size_t k = 0; k < KINDS; k++) {
         struct api api;
@@ -196,15 +102,4 @@ static void the_limit_changes_under_threads(void **state)
         assert_true(api_stats(&api).reserved_bytes <= 16 * MIB);
         api_end(&api);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_limit_is_raised_and_lowered),
-        cmocka_unit_test(what_the_device_still_uses_goes_by_later_polls),
-        cmocka_unit_test(a_wake_gets_what_was_asleep_whatever_the_limit),
-        cmocka_unit_test(the_limit_changes_under_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

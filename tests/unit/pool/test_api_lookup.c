@@ -66,7 +66,7 @@ static void take_back(struct api *api, struct live *live)
     live->ptr = NULL;
 }
 
-static void every_byte_of_a_block_leads_to_it(void **state)
+TEST(every_byte_of_a_block_leads_to_it)
 {
     static struct live live[COUNT];
     struct api api;
@@ -97,114 +97,4 @@ static void every_byte_of_a_block_leads_to_it(void **state)
         take_back(&api, &live[i]);
     }
     api_end(&api);
-}
-
-/* Freed memory, alone and between live blocks, belongs to no block. */
-static void what_is_freed_leads_nowhere(void **state)
-{
-    for (unsigned without_vmm = 0; without_vmm < 2; without_vmm++) {
-        struct api api;
-        unsigned char *ptrs[64];
-        flw_sim_config world = flw_sim_config_default(9);
-        world.without_vmm = (uint8_t)without_vmm;
-        api_begin(&api, &world);
-        fallow_pool_config config = api_config(&api);
-        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-        for (unsigned i = 0; i < 64; i++) {
-            ptrs[i] = api_alloc(&api, 5 * MIB + i * 65536, api.stream);
-        }
-        for (unsigned kept = 2; kept <= 128; kept *= 4) { /* each second, eighth, 32nd, one */
-            fallow_block block;
-            for (unsigned i = 0; i < 64; i++) {
-                if (i % kept != 0 && (kept == 2 || i % (kept / 4) == 0)) {
-                    assert_int_equal(fallow_free(api.pool, ptrs[i], api.stream), FALLOW_OK);
-                }
-            }
-            assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK); /* out of the caches */
-            for (unsigned i = 0; i < 64 * 80; i++) {
-                const unsigned char *at = ptrs[i / 80] + (size_t)(i % 80) * 65536 + 1;
-                bool is_kept = i / 80 % kept == 0;
-                fallow_block_init(&block);
-                fallow_status status = fallow_block_info(api.pool, at, &block);
-                bool is_live = status == FALLOW_OK && block.state == FALLOW_BLOCK_LIVE;
-                assert_true(is_live == is_kept && (!is_live || block.base == ptrs[i / 80]));
-            }
-        }
-        api_end(&api);
-    }
-}
-
-/* Check pointers a few bytes below a block, in each state, and the highest pointers. */
-static void check_nothing_below(struct api *api, const unsigned char *ptr)
-{
-    for (unsigned below = 1; below < 9; below++) {
-        assert_int_equal(fallow_free(api->pool, (void *)(uintptr_t)(ptr - below), api->stream),
-                         FALLOW_INVALID_POINTER);
-        assert_int_equal(fallow_free(api->pool, (void *)-(intptr_t)below, api->stream),
-                         FALLOW_INVALID_POINTER);
-    }
-}
-
-static void no_byte_below_a_block_leads_to_it(void **state)
-{
-    static const size_t sizes[] = {3 * MIB + 200000, 5 * MIB + 1, MIB, 832 * 1024, 70000, 512};
-    for (unsigned i = 0; i < 3 * sizeof sizes / sizeof *sizes; i++) {
-        struct api api;
-        flw_sim_config world = flw_sim_config_default(8);
-        world.schedule = FLW_SIM_HELD;
-        world.without_vmm = i % 3 == 1;
-        api_begin(&api, &world);
-        fallow_pool_config config = api_config(&api);
-        config.order = i % 3 == 2 ? FALLOW_ORDER_CONTEXT : FALLOW_ORDER_STREAM;
-        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-        size_t size = sizes[i / 3];
-        void *first = api_alloc(&api, size, api.stream);
-        unsigned char *freed = api_alloc(&api, size, api.stream);
-        unsigned char *held = api_alloc(&api, size, api.stream);
-        check_nothing_below(&api, held); /* live */
-        assert_int_equal(fallow_free(api.pool, first, api.stream), FALLOW_OK);
-        assert_int_equal(fallow_free(api.pool, freed, api.stream), FALLOW_OK);
-        check_nothing_below(&api, freed);
-        assert_int_equal(fallow_record_use(api.pool, held, api.other), FALLOW_OK);
-        check_nothing_below(&api, held); /* live, with a use */
-        api_use(&api, held, size, api.other);
-        assert_int_equal(fallow_free(api.pool, held, api.stream), FALLOW_OK);
-        check_nothing_below(&api, held); /* pending */
-        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-        assert_int_equal(api_stats(&api).live_bytes, 0);
-        api_end(&api);
-    }
-}
-
-static void a_driver_that_does_not_align_the_range_is_good_enough(void **state)
-{
-    static const CUresult answers[] = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY};
-    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
-        struct api api;
-        flw_sim_config world = flw_sim_config_default(6);
-        api_begin(&api, &world);
-        fallow_pool_config config = api_config(&api);
-        (api.sim.fail)("cuMemAddressReserve", 1, answers[i], 0);
-        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-        assert_true(api_stats(&api).uses_vmm);
-        void *ptr = api_alloc(&api, 5 * MIB, api.stream);
-        api_use(&api, ptr, 5 * MIB, api.stream);
-        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
-        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-        fallow_pool_destroy(api.pool);
-        api.pool = NULL;
-        assert_true(flw_sim_read_ledger(&api.sim).reserved_address_bytes == 0);
-        api_end(&api);
-    }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_byte_of_a_block_leads_to_it),
-        cmocka_unit_test(what_is_freed_leads_nowhere),
-        cmocka_unit_test(no_byte_below_a_block_leads_to_it),
-        cmocka_unit_test(a_driver_that_does_not_align_the_range_is_good_enough),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

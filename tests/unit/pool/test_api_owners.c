@@ -51,22 +51,6 @@ static void release(struct api *api, size_t count)
     }
 }
 
-static void bytes_are_those_asked_for(void **state)
-{
-    struct api api;
-    begin(&api);
-    for (size_t i = 0; i < 50; i++) {
-        blocks[i] = api_alloc(&api, 700, api.stream);
-    }
-    fallow_oom_report report = read_report(&api);
-    assert_int_equal(report.owner_count, 1);
-    assert_int_equal(report.owners[0].count, 50);
-    assert_int_equal(report.owners[0].bytes, 35000);
-    assert_int_equal(report.requested_bytes, 35000);
-    release(&api, 50);
-    api_end(&api);
-}
-
 /* Compare the report with the sums by tag and stream; the largest sums must be listed. */
 static void expect_largest(struct api *api, uint64_t (*sums)[2], uint32_t tag_count)
 {
@@ -91,7 +75,7 @@ static void expect_largest(struct api *api, uint64_t (*sums)[2], uint32_t tag_co
 }
 
 /* The blocks of the large owner have the highest addresses. */
-static void the_largest_of_thousands_of_owners_are_listed(void **state)
+TEST(the_largest_of_thousands_of_owners_are_listed)
 {
     static uint64_t sums[LARGE_TAG + 1][2];
     uint64_t seed = flw_test_seed("unit.api_owners");
@@ -121,11 +105,4 @@ static void the_largest_of_thousands_of_owners_are_listed(void **state)
     api_end(&api);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_those_asked_for),
-        cmocka_unit_test(the_largest_of_thousands_of_owners_are_listed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

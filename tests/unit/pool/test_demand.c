@@ -25,7 +25,7 @@ static uint64_t most_since(size_t count, uint64_t age_ns)
     return most;
 }
 
-static void decay_keeps_the_need_of_two_seconds(void **state)
+TEST(decay_keeps_the_need_of_two_seconds)
 {
     static const uint64_t most_steps_ms[] = {3, 30, 300, 900};
     uint64_t random = 5, now = 77 * MS;
@@ -41,8 +41,4 @@ static void decay_keeps_the_need_of_two_seconds(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(decay_keeps_the_need_of_two_seconds)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -81,128 +81,7 @@ static void free_many(size_t size, size_t count)
     }
 }
 
-static void check_not_reused_before_complete(size_t size, size_t count)
-{
-    begin();
-    void *ptr = allocate(size);
-    give_work(api.stream);
-    free_block(ptr);
-    free_many(size, count); /* enough for an epoch with an event after the work */
-    assert_false(comes_again(ptr, size, 2 * count));
-    api.sim.step(UINT64_MAX);
-    assert_true(comes_again(ptr, size, 64 * count));
-    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-    api_end(&api);
-}
-
-static void
-a_block_is_allocated_again_only_when_earlier_work_of_every_stream_is_complete(void **state)
-{
-    check_not_reused_before_complete(300, 256);
-    check_not_reused_before_complete(40 * KIB, 256);
-    check_not_reused_before_complete(2 * MIB, 40);
-}
-
-static void a_block_of_a_mebibyte_is_a_driver_allocation_of_its_own(void **state)
-{
-    begin();
-    const size_t sizes[] = {MIB, MIB + 1, 2 * MIB, 5 * MIB, 33 * MIB - 7};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        CUdeviceptr base = 0;
-        size_t bytes = 0;
-        void *ptr = allocate(sizes[i]);
-        assert_int_equal(
-            api.sim.cu.cuMemGetAddressRange_v2(&base, &bytes, (CUdeviceptr)(uintptr_t)ptr), 0);
-        assert_true(base == (CUdeviceptr)(uintptr_t)ptr && bytes >= sizes[i]);
-    }
-    assert_true((uintptr_t)allocate(1) % 512 == 0 && (uintptr_t)allocate(256) % 512 == 0);
-    api_end(&api);
-}
-
-static void check_pairs(size_t size, size_t pairs)
-{
-    begin();
-    for (size_t i = 0; i < 320 * pairs; i++) { /* until 64 MiB are open before an epoch is closed */
-        free_block(allocate(size));
-    }
-    uint64_t records = calls("cuCtxRecordEvent"), queries = calls("cuEventQuery");
-    uint64_t grows = calls("cuMemAlloc_v2"), waits = calls("cuEventSynchronize");
-    for (size_t i = 0; i < 16 * pairs; i++) {
-        free_block(allocate(size));
-    }
-    assert_in_range(calls("cuCtxRecordEvent") - records, 1, 17);
-    assert_in_range(calls("cuEventQuery") - queries, 1, 34);
-    assert_true(calls("cuMemAlloc_v2") == grows && calls("cuEventSynchronize") == waits);
-    api_end(&api);
-}
-
-static void warm_pairs_share_one_record_and_two_queries(void **state)
-{
-    check_pairs(64, 256);
-    check_pairs(4 * KIB, 256);
-    check_pairs(200 * KIB, 256);
-    check_pairs(MIB, 64);
-    check_pairs(8 * MIB, 8);
-}
-
-static void a_busy_device_is_not_waited_for_within_the_bound(void **state)
-{
-    begin();
-    give_work(api.other);
-    for (size_t i = 0; i < 60; i++) { /* 240 MiB of blocks that stay in limbo */
-        free_block(allocate(4 * MIB));
-    }
-    fallow_stats stats = api_stats(&api);
-    assert_int_equal(stats.wait_count, 0);
-    assert_int_equal(calls("cuEventSynchronize"), 0);
-    assert_true(stats.reserved_bytes >= 240 * MIB && stats.reserved_bytes <= stats.bound_bytes);
-    assert_int_equal(stats.bound_bytes, 256 * MIB);
-    for (size_t i = 0; i < 60; i++) {
-        free_block(allocate(4 * MIB));
-    }
-    assert_true(api_stats(&api).peak_reserved_bytes <= 260 * MIB); /* live bytes and the slack */
-    assert_true(api_stats(&api).wait_count > 0);
-    api_end(&api);
-}
-
-static void a_size_that_nothing_freed_fits_makes_room_for_itself(void **state)
-{
-    begin();
-    for (size_t mib = 2; mib < 120; mib += 2) {
-        give_work(api.stream);
-        free_block(allocate(mib * MIB));
-        fallow_stats stats = api_stats(&api);
-        assert_true(stats.reserved_bytes <= 256 * MIB + mib * MIB);
-    }
-    api_end(&api);
-}
-
-static void nothing_is_recorded_asked_or_given_back_while_something_is_captured(void **state)
-{
-    begin();
-    void *before = allocate(4 * KIB);
-    fallow_context_capture_begin();
-    CUgraph graph = NULL;
-    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
-                     0);
-    give_work(api.stream);
-    uint64_t given = flw_sim_read_ledger(&api.sim).given_bytes;
-    free_block(before);
-    free_many(4 * KIB, 1000);
-    free_many(30 * MIB, 8); /* takes new memory from the driver */
-    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
-    assert_true(flw_sim_read_ledger(&api.sim).given_bytes > given);
-    assert_false(comes_again(before, 4 * KIB, 1000));
-    assert_int_equal(calls("cuCtxRecordEvent") + calls("cuEventQuery") + calls("cuMemFree_v2"), 0);
-    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0); /* has survived */
-    fallow_context_capture_end();
-    free_many(30 * MIB, 8);
-    assert_true(comes_again(before, 4 * KIB, 4000));
-    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
-    api_end(&api);
-}
-
-static void without_a_record_of_contexts_memory_comes_back_by_synchronising(void **state)
+TEST(without_a_record_of_contexts_memory_comes_back_by_synchronising)
 {
     flw_sim_config world = flw_sim_config_default(7);
     world.schedule = FLW_SIM_HELD;
@@ -220,7 +99,7 @@ static void without_a_record_of_contexts_memory_comes_back_by_synchronising(void
     api_end(&api);
 }
 
-static void an_epoch_covers_the_work_of_every_live_context(void **state)
+TEST(an_epoch_covers_the_work_of_every_live_context)
 {
     CUcontext second = NULL, popped = NULL;
     CUstream hidden = NULL;
@@ -270,7 +149,7 @@ static CUresult CUDAAPI ask_while_a_context_ends(CUevent event)
     return result;
 }
 
-static void no_event_is_asked_for_whose_context_ends_meanwhile(void **state)
+TEST(no_event_is_asked_for_whose_context_ends_meanwhile)
 {
     CUcontext popped = NULL;
     flw_sim_config world = flw_sim_config_default(7);
@@ -301,7 +180,7 @@ static CUresult CUDAAPI refuse_what_is_not_ready(CUevent event)
     return result == CUDA_ERROR_NOT_READY ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : result;
 }
 
-static void a_refusal_by_another_context_completes_nothing(void **state)
+TEST(a_refusal_by_another_context_completes_nothing)
 {
     CUcontext second = NULL, popped = NULL;
     CUstream hidden = NULL;
@@ -338,7 +217,7 @@ static CUresult CUDAAPI refuse_where_captured(void)
                                 : api.sim.cu.cuCtxSynchronize();
 }
 
-static void a_refused_synchronisation_completes_nothing(void **state)
+TEST(a_refused_synchronisation_completes_nothing)
 {
     CUcontext popped = NULL;
     void *blocks[8], *none = NULL;
@@ -363,7 +242,7 @@ static void a_refused_synchronisation_completes_nothing(void **state)
     api_end(&api);
 }
 
-static void a_synchronisation_of_the_context_makes_what_was_freed_before_ready(void **state)
+TEST(a_synchronisation_of_the_context_makes_what_was_freed_before_ready)
 {
     begin();
     struct flw_pool *pool = flw_pool_of(api.pool);
@@ -382,7 +261,7 @@ static void a_synchronisation_of_the_context_makes_what_was_freed_before_ready(v
     api_end(&api);
 }
 
-static void wrong_frees_are_refused_and_counted(void **state)
+TEST(wrong_frees_are_refused_and_counted)
 {
     begin();
     char *small = allocate(5000), *large = allocate(3 * MIB), *freed = allocate(5000),
@@ -403,154 +282,4 @@ static void wrong_frees_are_refused_and_counted(void **state)
     api_end(&api);
 }
 
-static void *free_all(void *blocks)
-{
-    void **list = blocks;
-    for (size_t i = 0; list[i] != NULL; i++) {
-        free_block(list[i]);
-    }
-    return NULL;
-}
-
-static void blocks_freed_by_a_thread_that_ends_come_back(void **state)
-{
-    void *blocks[101] = {NULL};
-    pthread_t thread;
-    begin();
-    for (size_t i = 0; i < 100; i++) {
-        blocks[i] = allocate(i % 2 == 0 ? 2000 : 2 * MIB);
-    }
-    assert_int_equal(pthread_create(&thread, NULL, free_all, blocks), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(api_stats(&api).live_count, 0);
-    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
-    assert_int_equal(api_stats(&api).reserved_bytes, 0);
-    assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, 0);
-    const struct flw_pool *pool = flw_pool_of(api.pool);
-    assert_false(flw_epoch_owns(pool, (uintptr_t)blocks[1])); /* may belong to others */
-    api_end(&api);
-}
-
-static void a_full_device_is_emptied_before_an_allocation_fails(void **state)
-{
-    flw_sim_config world = flw_sim_config_default(7);
-    world.schedule = FLW_SIM_HELD;
-    world.device_bytes = 256 * MIB;
-    api_begin(&api, &world);
-    begin_with(NULL, 0);
-    give_work(api.stream);
-    free_many(4 * MIB, 50);
-    free_many(30 * KIB, 1000);
-    void *most = allocate(200 * MIB); /* needs all of that back from the driver */
-    void *ptr = NULL;
-    assert_int_equal(fallow_alloc(api.pool, 200 * MIB, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
-    assert_null(ptr);
-    free_block(most);
-    assert_non_null(allocate(240 * MIB));
-    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-    api_end(&api);
-}
-
-static void what_served_the_last_climb_is_noted(void **state)
-{
-    void *ptr = NULL;
-    flw_sim_config world = flw_sim_config_default(7);
-    world.device_bytes = (uint64_t)4 << 30;
-    api_begin(&api, &world);
-    begin_with(NULL, 64 * MIB);
-    const struct flw_pool *pool = flw_pool_of(api.pool);
-    assert_int_equal(pool->climbs.last, 0);
-    ptr = allocate(2 * MIB);
-    assert_int_equal(pool->climbs.last, 2 * MIB << 8 | (FLW_CONTEXT_GROW + 1));
-    free_block(ptr);
-    assert_int_equal(fallow_alloc(api.pool, 80 * MIB, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
-    assert_int_equal(pool->climbs.last, 80 * MIB << 8 | (FLW_CONTEXT_FAIL + 1));
-    api_end(&api);
-}
-
-static void a_request_that_may_not_grow_gives_nothing_away(void **state)
-{
-    void *ptr = NULL;
-    fallow_request request = {
-        .struct_size = sizeof request, .size_bytes = 24 * MIB, .flags = FALLOW_REQUEST_NO_GROW};
-    begin();
-    free_many(2 * MIB, 40);
-    fallow_pool *first = api.pool;
-    begin_with(NULL, 0);
-    free_many(2 * MIB, 40); /* of another pool, too */
-    uint64_t given = flw_sim_read_ledger(&api.sim).given_bytes;
-    assert_int_equal(fallow_alloc_request(api.pool, &request, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
-    assert_int_equal(fallow_alloc_request(first, &request, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
-    assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, given);
-    request.size_bytes = 2 * MIB; /* now the memory is available */
-    assert_int_equal(fallow_alloc_request(api.pool, &request, NULL, &ptr), FALLOW_OK);
-    fallow_pool_destroy(first);
-    api_end(&api);
-}
-
-static void a_lost_device_allocates_nothing_and_frees_everything(void **state)
-{
-    begin();
-    void *ptr = allocate(10000), *none = NULL;
-    assert_true((api.sim.fail)("cuCtxRecordEvent", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1));
-    free_many(300, 256);
-    assert_int_equal(fallow_alloc(api.pool, 3 * MIB, NULL, &none), FALLOW_DEVICE_LOST);
-    assert_int_equal(fallow_free(api.pool, ptr, NULL), FALLOW_OK);
-    fallow_pool_destroy(api.pool);
-    assert_int_equal(flw_contexts_count(&api.sim.cu), 0);
-    flw_sim_close(&api.sim);
-}
-
-static void settings_for_streams_are_refused(void **state)
-{
-    begin();
-    fallow_pool *pool = NULL;
-    fallow_pool_config config = api_config(&api);
-    config.order = FALLOW_ORDER_CONTEXT;
-    config.reuse_policy = FALLOW_REUSE_COMPLETED;
-    assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_INVALID_ARGUMENT);
-    config.reuse_policy = FALLOW_REUSE_WAIT;
-    config.checks = FALLOW_CHECK_RED_ZONES;
-    assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_INVALID_ARGUMENT);
-    config.checks = 0;
-    config.streams_may_die = 1;
-    assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_INVALID_ARGUMENT);
-    config.streams_may_die = 0;
-    config.order = (fallow_order)2;
-    assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_INVALID_ARGUMENT);
-    fallow_capture *capture = NULL;
-    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_NOT_SUPPORTED);
-    void *ptr = allocate(100);
-    assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_OK);
-    assert_int_equal(fallow_stream_retire(api.pool, api.other), FALLOW_OK);
-    assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
-    assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_INVALID_POINTER);
-    api_end(&api);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(
-            a_block_is_allocated_again_only_when_earlier_work_of_every_stream_is_complete),
-        cmocka_unit_test(a_block_of_a_mebibyte_is_a_driver_allocation_of_its_own),
-        cmocka_unit_test(warm_pairs_share_one_record_and_two_queries),
-        cmocka_unit_test(a_busy_device_is_not_waited_for_within_the_bound),
-        cmocka_unit_test(a_size_that_nothing_freed_fits_makes_room_for_itself),
-        cmocka_unit_test(nothing_is_recorded_asked_or_given_back_while_something_is_captured),
-        cmocka_unit_test(without_a_record_of_contexts_memory_comes_back_by_synchronising),
-        cmocka_unit_test(an_epoch_covers_the_work_of_every_live_context),
-        cmocka_unit_test(no_event_is_asked_for_whose_context_ends_meanwhile),
-        cmocka_unit_test(a_refusal_by_another_context_completes_nothing),
-        cmocka_unit_test(a_refused_synchronisation_completes_nothing),
-        cmocka_unit_test(a_synchronisation_of_the_context_makes_what_was_freed_before_ready),
-        cmocka_unit_test(wrong_frees_are_refused_and_counted),
-        cmocka_unit_test(blocks_freed_by_a_thread_that_ends_come_back),
-        cmocka_unit_test(a_full_device_is_emptied_before_an_allocation_fails),
-        cmocka_unit_test(what_served_the_last_climb_is_noted),
-        cmocka_unit_test(a_request_that_may_not_grow_gives_nothing_away),
-        cmocka_unit_test(a_lost_device_allocates_nothing_and_frees_everything),
-        cmocka_unit_test(settings_for_streams_are_refused),
-    };
-    return cmocka_run_group_tests_name("epoch", tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

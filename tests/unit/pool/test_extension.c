@@ -137,7 +137,7 @@ static void end(void)
     assert_int_equal(told.finishes, 1);
 }
 
-static void a_feature_is_told_of_blocks_captures_trims_and_streams(void **state)
+TEST(a_feature_is_told_of_blocks_captures_trims_and_streams)
 {
     fallow_capture *capture;
     begin();
@@ -167,7 +167,7 @@ static void a_feature_is_told_of_blocks_captures_trims_and_streams(void **state)
     end();
 }
 
-static void what_a_feature_keeps_gives_way_before_the_callback_is_asked(void **state)
+TEST(what_a_feature_keeps_gives_way_before_the_callback_is_asked)
 {
     void *ptr = NULL;
     begin();
@@ -187,7 +187,7 @@ static void what_a_feature_keeps_gives_way_before_the_callback_is_asked(void **s
     end();
 }
 
-static void a_cache_that_a_feature_refuses_is_not_made(void **state)
+TEST(a_cache_that_a_feature_refuses_is_not_made)
 {
     void *ptr = &api;
     begin();
@@ -202,7 +202,7 @@ static void a_cache_that_a_feature_refuses_is_not_made(void **state)
     end();
 }
 
-static void a_pool_where_it_is_not_enlisted_tells_a_feature_nothing(void **state)
+TEST(a_pool_where_it_is_not_enlisted_tells_a_feature_nothing)
 {
     begin();
     fallow_pool *plain = api_create(&api);
@@ -216,7 +216,7 @@ static void a_pool_where_it_is_not_enlisted_tells_a_feature_nothing(void **state
 }
 
 /* A free never waits: a poll may, for the remains of a failed sleep. */
-static void the_free_of_an_exported_block_is_no_poll(void **state)
+TEST(the_free_of_an_exported_block_is_no_poll)
 {
     memset(&told, 0, sizeof told);
     api_begin(&api, NULL);
@@ -239,14 +239,4 @@ static void the_free_of_an_exported_block_is_no_poll(void **state)
     end();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_feature_is_told_of_blocks_captures_trims_and_streams),
-        cmocka_unit_test(what_a_feature_keeps_gives_way_before_the_callback_is_asked),
-        cmocka_unit_test(a_cache_that_a_feature_refuses_is_not_made),
-        cmocka_unit_test(a_pool_where_it_is_not_enlisted_tells_a_feature_nothing),
-        cmocka_unit_test(the_free_of_an_exported_block_is_no_poll),
-    };
-    return cmocka_run_group_tests_name("pool features", tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -29,7 +29,7 @@ static void *knock(void *argument)
     return NULL;
 }
 
-static void a_turn_that_may_wait_is_not_refused_for_those_who_knock(void **state)
+TEST(a_turn_that_may_wait_is_not_refused_for_those_who_knock)
 {
     static struct knock shared;
     pthread_t thread;
@@ -47,7 +47,7 @@ static void a_turn_that_may_wait_is_not_refused_for_those_who_knock(void **state
     assert_int_equal(refused, 0);
 }
 
-static void a_turn_that_may_not_wait_is_refused_while_one_is_inside(void **state)
+TEST(a_turn_that_may_not_wait_is_refused_while_one_is_inside)
 {
     static struct flw_gate gate;
     assert_int_equal(flw_gate_enter(&gate, false), FALLOW_OK);
@@ -61,7 +61,7 @@ static void a_turn_that_may_not_wait_is_refused_while_one_is_inside(void **state
     assert_true(flw_gate_await(&gate, false));
 }
 
-static void a_short_turn_leaves_a_sleeping_pool_asleep(void **state)
+TEST(a_short_turn_leaves_a_sleeping_pool_asleep)
 {
     static struct flw_gate gate;
     assert_true(flw_gate_await_turn(&gate));
@@ -82,12 +82,4 @@ static void a_short_turn_leaves_a_sleeping_pool_asleep(void **state)
     assert_true(flw_gate_begin_turn(&gate));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_turn_that_may_wait_is_not_refused_for_those_who_knock),
-        cmocka_unit_test(a_turn_that_may_not_wait_is_refused_while_one_is_inside),
-        cmocka_unit_test(a_short_turn_leaves_a_sleeping_pool_asleep),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

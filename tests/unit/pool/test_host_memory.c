@@ -9,7 +9,7 @@
 
 #define RUNS 64
 
-static void a_slab_that_has_no_slots_is_tried_once(void **state)
+TEST(a_slab_that_has_no_slots_is_tried_once)
 {
     struct api api;
     void *runs[RUNS], *block = NULL;
@@ -40,10 +40,4 @@ static void a_slab_that_has_no_slots_is_tried_once(void **state)
     api_end(&api);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slab_that_has_no_slots_is_tried_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

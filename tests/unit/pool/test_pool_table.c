@@ -30,7 +30,7 @@ static void *visit(void *context)
     return NULL;
 }
 
-static void a_pool_that_others_find_has_its_handle(void **state)
+TEST(a_pool_that_others_find_has_its_handle)
 {
     struct api api;
     pthread_t thread;
@@ -48,10 +48,4 @@ static void a_pool_that_others_find_has_its_handle(void **state)
     api_end(&api);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pool_that_others_find_has_its_handle),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

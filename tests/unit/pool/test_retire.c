@@ -68,7 +68,7 @@ static void *free_and_trim(void *unused)
 }
 
 /* The stream may be destroyed, and the handle reused, as soon as the retire returns. */
-static void no_thread_records_on_a_stream_that_has_been_retired(void **state)
+TEST(no_thread_records_on_a_stream_that_has_been_retired)
 {
     void *end = NULL;
     api_begin_with_pool(&bed.api);
@@ -171,7 +171,7 @@ static void retire_while_a_sleep_asks(bool is_query)
     api_end(&bed.api);
 }
 
-static void no_thread_asks_about_a_stream_that_has_been_retired(void **state)
+TEST(no_thread_asks_about_a_stream_that_has_been_retired)
 {
     retire_while_a_sleep_asks(false);
     retire_while_a_sleep_asks(true);
@@ -189,7 +189,7 @@ static CUresult query_but_dead(CUstream stream)
     return bed.cu->cuStreamQuery(stream);
 }
 
-static void no_thread_asks_about_a_stream_that_may_have_died(void **state)
+TEST(no_thread_asks_about_a_stream_that_may_have_died)
 {
     api_begin(&bed.api, NULL);
     fallow_pool_config config = api_config(&bed.api);
@@ -217,33 +217,6 @@ static void no_thread_asks_about_a_stream_that_may_have_died(void **state)
     api_end(&bed.api);
 }
 
-/* The pool never saw the new stream: no fence there covers the old one's work. */
-static void a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_it(void **state)
-{
-    struct api api;
-    api_begin(&api, NULL);
-    fallow_pool_config config = api_config(&api);
-    config.streams_may_die = 1;
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    CUstream first = api.stream;
-    void *block = api_alloc(&api, 6 * MIB, first);
-    api_use(&api, block, 6 * MIB, first);
-    assert_int_equal(fallow_free(api.pool, block, first), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(first), 0); /* the work continues */
-    assert_int_equal(api.sim.cu.cuStreamCreate(&api.stream, CU_STREAM_NON_BLOCKING), 0);
-    assert_ptr_equal(api.stream, first);
-    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
-    assert_int_equal(api_stats(&api).lost_streams, 1);
-    assert_int_equal(api.sim.cu.cuStreamSynchronize(api.stream), 0);
-    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
-    assert_true(api_stats(&api).reserved_bytes >= 6 * MIB);
-    assert_int_equal(flw_sim_print_violations(&api.sim), 0);
-    api.sim.step(UINT64_MAX);
-    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
-    assert_int_equal(api_stats(&api).reserved_bytes, 0);
-    api_end(&api);
-}
-
 /* ---- a block leaving quarantine */
 
 static CUresult copy_and_dwell(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
@@ -259,7 +232,7 @@ static void *trim(void *unused)
     return good ? unused : NULL;
 }
 
-static void no_thread_frees_on_a_stream_that_has_been_retired(void **state)
+TEST(no_thread_frees_on_a_stream_that_has_been_retired)
 {
     void *end = NULL;
     flw_sim_config world = flw_sim_config_default(7);
@@ -292,41 +265,6 @@ static void no_thread_frees_on_a_stream_that_has_been_retired(void **state)
     api_end(&bed.api);
 }
 
-/* The simulated driver detects destroyed handles; the block keeps its owner. */
-static void a_retired_and_destroyed_streams_handle_is_refused_by_every_call(void **state)
-{
-    struct api api;
-    const size_t sizes[2] = {4096, 3 * MIB};
-    void *ptr = &api, *two[2] = {&api, &api};
-    fallow_capture *capture = NULL;
-    api_begin_with_pool(&api);
-    void *block = api_alloc(&api, 3 * MIB, api.other);
-    void *own = api_alloc(&api, 4096, api.stream);
-    assert_int_equal(fallow_free(api.pool, own, api.stream), FALLOW_OK);
-    fallow_stats before = api_stats(&api);
-    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.stream), 0);
-    assert_int_equal(fallow_alloc(api.pool, 4096, api.stream, &ptr), FALLOW_INVALID_STREAM);
-    assert_null(ptr);
-    assert_int_equal(fallow_alloc_batch(api.pool, sizes, 2, api.stream, two),
-                     FALLOW_INVALID_STREAM);
-    assert_true(two[0] == NULL && two[1] == NULL);
-    assert_int_equal(fallow_free(api.pool, block, api.stream), FALLOW_INVALID_STREAM);
-    assert_int_equal(fallow_free_sized(api.pool, block, 3 * MIB, api.stream),
-                     FALLOW_INVALID_STREAM);
-    assert_int_equal(fallow_record_use(api.pool, block, api.stream), FALLOW_INVALID_STREAM);
-    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_INVALID_STREAM);
-    assert_null(capture);
-    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
-    fallow_stats after = api_stats(&api);
-    assert_int_equal(after.requested_bytes, before.requested_bytes);
-    assert_int_equal(after.live_count, 1);
-    assert_int_equal(after.stream_count, 1);
-    assert_int_equal(fallow_free(api.pool, block, api.other), FALLOW_OK);
-    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-    api_end(&api);
-}
-
 /* ---- threads that use a new stream under the handle of a destroyed one */
 
 #define MEETERS 3
@@ -348,7 +286,7 @@ static void *meet(void *argument)
     return (void *)refused;
 }
 
-static void threads_may_meet_a_recycled_handle_at_once(void **state)
+TEST(threads_may_meet_a_recycled_handle_at_once)
 {
     flw_sim_config world = flw_sim_config_default(7);
     pthread_t threads[MEETERS];
@@ -382,16 +320,4 @@ static void threads_may_meet_a_recycled_handle_at_once(void **state)
     api_end(&bed.api);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_thread_records_on_a_stream_that_has_been_retired),
-        cmocka_unit_test(no_thread_asks_about_a_stream_that_has_been_retired),
-        cmocka_unit_test(no_thread_asks_about_a_stream_that_may_have_died),
-        cmocka_unit_test(a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_it),
-        cmocka_unit_test(threads_may_meet_a_recycled_handle_at_once),
-        cmocka_unit_test(no_thread_frees_on_a_stream_that_has_been_retired),
-        cmocka_unit_test(a_retired_and_destroyed_streams_handle_is_refused_by_every_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -68,54 +68,6 @@ static void expect_no_wait(struct api *api, struct waits before)
 
 static const fallow_order orders[] = {FALLOW_ORDER_STREAM, FALLOW_ORDER_CONTEXT};
 
-/* Run `check` in both orders on a busy and on an idle device. */
-static void in_all(uint32_t wait_ms, void (*check)(struct api *api, enum state device))
-{
-    for (unsigned i = 0; i < 4; i++) {
-        struct api api;
-        enum state device = i < 2 ? BUSY : IDLE;
-        begin_full(&api, orders[i % 2], wait_ms, device);
-        check(&api, device);
-        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-        api.sim.advance(20 * SECOND);
-        api_end(&api);
-    }
-}
-
-static void alloc_no_wait(struct api *api, enum state device)
-{
-    fallow_request request;
-    void *ptr = NULL;
-    fallow_request_init(&request);
-    request.size_bytes = 40 * MIB;
-    request.flags = FALLOW_REQUEST_NO_WAIT;
-    struct waits before = read_waits(api);
-    fallow_status status = fallow_alloc_request(api->pool, &request, api->stream, &ptr);
-    assert_int_equal(status, device == BUSY ? FALLOW_WOULD_WAIT : FALLOW_OK);
-    expect_no_wait(api, before);
-    assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
-}
-
-static void request_no_wait_would_wait(void **state)
-{
-    in_all(0, alloc_no_wait);
-}
-
-static void alloc_never(struct api *api, enum state device)
-{
-    void *ptr = NULL;
-    struct waits before = read_waits(api);
-    fallow_status status = fallow_alloc(api->pool, 40 * MIB, api->stream, &ptr);
-    assert_int_equal(status, device == BUSY ? FALLOW_OUT_OF_MEMORY : FALLOW_OK);
-    expect_no_wait(api, before);
-    assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
-}
-
-static void wait_ms_never_fails(void **state)
-{
-    in_all(UINT32_MAX, alloc_never);
-}
-
 static void poll_for(struct api *api, uint64_t ns, uint64_t while_bytes)
 {
     uint64_t until = flw_clock_fine_ns() + ns;
@@ -126,7 +78,7 @@ static void poll_for(struct api *api, uint64_t ns, uint64_t while_bytes)
 }
 
 /* The pool always keeps the demand of the last two seconds, of real time. */
-static void pool_poll_releases_segments_of_an_idle_device_only(void **state)
+TEST(pool_poll_releases_segments_of_an_idle_device_only)
 {
     for (unsigned i = 0; i < 2; i++) {
         struct api api;
@@ -143,57 +95,4 @@ static void pool_poll_releases_segments_of_an_idle_device_only(void **state)
         expect_no_wait(&api, before);
         api_end(&api);
     }
-}
-
-static void trim_zero(struct api *api, enum state device)
-{
-    size_t released = 0;
-    struct waits before = read_waits(api);
-    assert_int_equal(fallow_pool_trim(api->pool, 0, 0, &released), FALLOW_OK);
-    assert_int_equal(released, device == BUSY ? 0 : 48 * MIB);
-    expect_no_wait(api, before);
-}
-
-static void pool_trim_with_deadline_0_releases_segments_of_an_idle_device_only(void **state)
-{
-    in_all(0, trim_zero);
-}
-
-/* A call that may wait counts the wait, and a call with a deadline is not blocked for longer. */
-static void what_waits_is_counted(void **state)
-{
-    for (unsigned i = 0; i < 6; i++) {
-        struct api api;
-        size_t released = 0;
-        void *ptr = NULL;
-        begin_full(&api, orders[i % 2], i < 4 ? 1 : UINT32_MAX - 1, BUSY);
-        struct waits before = read_waits(&api);
-        if (i < 2) {
-            assert_int_equal(fallow_pool_trim(api.pool, 0, UINT64_MAX, &released), FALLOW_OK);
-            assert_int_equal(released, 48 * MIB);
-        } else if (i < 4) { /* polling advances the virtual clock */
-            fallow_status status = fallow_pool_trim(api.pool, 0, 1, &released);
-            assert_int_equal(status, FALLOW_TIMEOUT);
-            assert_int_equal(released, 0);
-        } else {
-            assert_int_equal(fallow_alloc(api.pool, 40 * MIB, api.stream, &ptr), FALLOW_OK);
-            assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
-            assert_true(read_waits(&api).host_ns > before.host_ns);
-        }
-        assert_true(i / 2 == 1 || read_waits(&api).counted > before.counted);
-        api.sim.advance(20 * SECOND);
-        api_end(&api);
-    }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(request_no_wait_would_wait),
-        cmocka_unit_test(wait_ms_never_fails),
-        cmocka_unit_test(pool_poll_releases_segments_of_an_idle_device_only),
-        cmocka_unit_test(pool_trim_with_deadline_0_releases_segments_of_an_idle_device_only),
-        cmocka_unit_test(what_waits_is_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

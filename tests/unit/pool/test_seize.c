@@ -109,7 +109,7 @@ static void drain(struct bed *bed)
     assert_int_equal(fallow_pool_trim(bed->api.pool, SIZE_MAX, 0, NULL), FALLOW_OK);
 }
 
-static void one_barrier_serves_all_caches(void **state)
+TEST(one_barrier_serves_all_caches)
 {
     struct bed bed;
     fallow_pool_config config;
@@ -129,7 +129,7 @@ static void one_barrier_serves_all_caches(void **state)
     end(&bed);
 }
 
-static void caches_that_are_closed_need_none(void **state)
+TEST(caches_that_are_closed_need_none)
 {
     struct bed bed;
     fallow_pool_config config;
@@ -197,7 +197,7 @@ static bool passes_soon(struct crowd *crowd)
     return result == 0;
 }
 
-static void no_thread_waits_for_one_that_waits_for_an_owner(void **state)
+TEST(no_thread_waits_for_one_that_waits_for_an_owner)
 {
     struct bed bed;
     fallow_pool_config config;
@@ -244,7 +244,7 @@ static void *drain_cancelled(void *argument)
 }
 
 /* Otherwise the caches stay locked for good, and the next thread waits for ever. */
-static void a_cancelled_thread_ends_when_its_call_has(void **state)
+TEST(a_cancelled_thread_ends_when_its_call_has)
 {
     struct bed bed;
     fallow_pool_config config;
@@ -271,7 +271,7 @@ static void a_cancelled_thread_ends_when_its_call_has(void **state)
 
 /* ---- the kernel refuses */
 
-static void a_refused_barrier_ends_all_hits(void **state)
+TEST(a_refused_barrier_ends_all_hits)
 {
     struct bed bed;
     fallow_pool_config config;
@@ -306,7 +306,7 @@ static void a_refused_barrier_ends_all_hits(void **state)
 }
 
 /* The recorder orders the owners of the rings by barriers too. */
-static void a_recording_goes_on_without_barriers(void **state)
+TEST(a_recording_goes_on_without_barriers)
 {
     struct bed bed;
     fallow_pool_config config;
@@ -336,15 +336,4 @@ static void a_recording_goes_on_without_barriers(void **state)
     end(&bed);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_barrier_serves_all_caches),
-        cmocka_unit_test(caches_that_are_closed_need_none),
-        cmocka_unit_test(no_thread_waits_for_one_that_waits_for_an_owner),
-        cmocka_unit_test(a_cancelled_thread_ends_when_its_call_has),
-        cmocka_unit_test(a_refused_barrier_ends_all_hits),
-        cmocka_unit_test(a_recording_goes_on_without_barriers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)

@@ -27,7 +27,7 @@ static CUresult copy_and_free(void *to, CUdeviceptr from, size_t bytes, CUstream
 }
 
 /* The sleep has counted the block as saved, and releases the memory as idle. */
-static void a_saved_block_that_is_freed_meanwhile_keeps_no_pool_from_waking(void **state)
+TEST(a_saved_block_that_is_freed_meanwhile_keeps_no_pool_from_waking)
 {
     fallow_sleep_request request = {.struct_size = sizeof request};
     begin_backed(&bed.api);
@@ -52,10 +52,4 @@ static void a_saved_block_that_is_freed_meanwhile_keeps_no_pool_from_waking(void
     api_end(&bed.api);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_saved_block_that_is_freed_meanwhile_keeps_no_pool_from_waking),
-    };
-    return cmocka_run_group_tests_name("sleep_races", tests, NULL, NULL);
-}
+FLW_TEST_MAIN(NULL, NULL)
