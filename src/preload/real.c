@@ -22,7 +22,7 @@ _Thread_local int flw_inside_depth __attribute__((tls_model("initial-exec")));
 
 static struct flw_address_table *_Atomic by_name;    /* for results of dlsym */
 static struct flw_address_table *_Atomic by_version; /* for results of cuGetProcAddress */
-static _Atomic uint64_t adds_without_driver; /* number of loads when no driver was among them */
+static _Atomic uint64_t adds_without_driver;         /* loads counted when no driver was found */
 
 /* Return the definition after ours among the objects of every lookup; NULL: none. */
 static void *find_behind(const char *symbol)
@@ -34,7 +34,7 @@ static void *find_behind(const char *symbol)
 }
 
 /* Target of a hooked name until the driver is found, and for good if the driver lacks the name. A
- * program that links another driver than libcuda.so.1 gets that one's function. */
+ * program linked with another driver than libcuda.so.1 gets the function of that driver. */
 #define X(symbol, base, since, parameters, arguments)                                   \
     static CUresult first_##symbol parameters                                           \
     {                                                                                   \
@@ -219,7 +219,8 @@ static void *find_driver(void)
     return driver;
 }
 
-/* If another preload library is behind us, our calls pass through that one, as without us. */
+/* If another preload library follows this one, calls pass through it, as in a program without
+ * Fallow. */
 static uintptr_t find_next(void *driver, const char *symbol)
 {
     void *address = find_behind(symbol);

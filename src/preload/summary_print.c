@@ -46,7 +46,8 @@ __attribute__((format(printf, 2, 3))) static void put(struct writer *writer, con
     writer->used += length < 0 ? 0 : length < PIECE_BYTES ? (size_t)length : PIECE_BYTES - 1;
 }
 
-/* Bytes beyond ASCII need not be valid text; the others identify a name. */
+/* Write a name as a string of JSON. Bytes beyond ASCII are replaced, since they need not be valid
+ * text. */
 static void put_text(struct writer *writer, const char *text)
 {
     put(writer, "\"");
@@ -159,7 +160,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
     line->used += length < 0 ? 0 : (size_t)length < left ? (size_t)length : left;
 }
 
-/* In the largest unit that leaves at least 1. */
+/* Print bytes in the largest unit of which there is at least 1. */
 static void add_bytes(struct line *line, uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};

@@ -63,7 +63,7 @@ static CUresult fill_now(struct rectangle area, CUstream handle)
     return fill_on(FLW_ENTRY_cuMemsetD8_v2, area, handle);
 }
 
-/* ---- the entry points: their stream, and the entry that an asynchronous one counts as */
+/* ---- entry points: name, type, stream, and for asynchronous ones the entry that the call counts as */
 
 #define ROW_NOW(symbol, type, on)                                            \
     CUresult CUDAAPI symbol(CUdeviceptr pointer, type value, size_t count)   \

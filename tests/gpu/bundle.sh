@@ -63,7 +63,7 @@ for program in fallow driver_conformance gpu_stress first_run device_probe vmm_p
     cp "$build/bin/$program" "$out/bin/" || die "$program was not built"
 done
 cp "$build"/bin/test_kernel_* "$out/bin/" || die "no kernel test was built"
-# By every name that somebody opens it by, and none a link: copies of folders may lose links.
+# Copy each library under all names by which programs open it, without links: copies of folders may lose links.
 for library in "$build"/lib/*.so; do
     name=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
     cp -L "$library" "$out/lib/" || die "cannot copy $library"

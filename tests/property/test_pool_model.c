@@ -284,7 +284,7 @@ static void step_trim(struct flw_model *model)
                      "trim with deadline 0 does not wait", status);
 }
 
-/* Nothing allocated: everything can be released, and the whole limit is there again. */
+/* Free all blocks: a trim must release everything, and the pool must serve its whole limit again. */
 static void step_drain(struct flw_model *model)
 {
     const struct flw_put *put = &model->put;
@@ -293,8 +293,8 @@ static void step_drain(struct flw_model *model)
             flw_client_free(&model->client, model->client.count - 1, pick_stream(model), false);
         flw_model_expect(model, status == FALLOW_OK, "a good free succeeds", status);
     }
-    /* The fences that one records are complete for the next. The second may find slabs that many
-     * streams shared, and record for these. */
+    /* The fences that one trim records are complete at the next. The second trim may find slabs that
+     * several streams shared, and record fences for these. */
     fallow_status status = FALLOW_OK;
     for (int round = 0; round < 4 && status == FALLOW_OK; round++) {
         status = put->ops->trim(put->pool, 0);
@@ -442,7 +442,7 @@ int main(int count, char **words)
     const char *pool = NULL, *seed_text = getenv("FALLOW_TEST_SEED");
     uint64_t seed = seed_text != NULL ? strtoull(seed_text, NULL, 0) : 1;
     uint64_t steps = 10000, runs = 8;
-    bool ignore_peaks = false; /* to look behind a wrong peak */
+    bool ignore_peaks = false; /* to debug beyond a wrong peak */
     for (int i = 1; i + 1 < count; i += 2) {
         uint64_t value = strtoull(words[i + 1], NULL, 0);
         if (strcmp(words[i], "--pool") == 0) {

@@ -6,8 +6,8 @@
 
 #include "heap/state/run_index.h"
 
-/* Return a bin's number: below 16 units the count itself, above from the four bits after the
- * first. */
+/* Return the bin of a run: the unit count if below 16, else the exponent of the count and the four
+ * bits after the highest one. */
 static inline unsigned flw_run_bin(uint32_t unit_count)
 {
     unsigned shift = flw_log2_floor(unit_count | FLW_INDEX_SECOND) - 4;

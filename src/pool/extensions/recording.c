@@ -38,8 +38,8 @@ static struct flw_handle_place places[256];
 static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_RECORDER, places);
 static struct recording recordings[sizeof places / sizeof *places]; /* one per place */
 
-/* Enter the pool's recording, until the handle is left. NULL: there is none, or it has ended;
- * nothing must be left. */
+/* Enter the pool's recording; leave by the handle afterwards. Returns NULL if there is none or it
+ * has ended; then do not leave. */
 static const struct recording *enter_of(struct flw_pool *pool, const fallow_recorder **out_handle)
 {
     const fallow_recorder *handle = atomic_load(&pool->recorder);
@@ -70,7 +70,7 @@ size_t flw_recording_list_holders(struct flw_pool *pool, struct flw_trace_file_h
 
 struct look {
     struct flw_live_block *blocks;
-    size_t count, room; /* more were counted than there was room for: repeat */
+    size_t count, room; /* count > room: allocate more and repeat */
 };
 
 static void see(void *context, const struct flw_live_block *block)
@@ -206,7 +206,7 @@ static bool adopt(struct flw_pool *pool, struct flw_tcache *cache, const struct 
 /* ---- events other than hits */
 
 /* Leave the handle before the stack is walked: the walk may wait for Python, and the thread with
- * Python's lock may be about to end the recording. The result means the same in any recording. */
+ * Python's lock may be about to end the recording. The result is valid for any recording. */
 static bool alloc_asked(struct flw_pool *pool)
 {
     const fallow_recorder *handle;

@@ -25,7 +25,8 @@ struct flw_reader {
     size_t stage_room;
 };
 
-/* Take a FREE, FREE_DONE or USE of an existing block. Returns NULL, or the state in which the block cannot have it. */
+/* Take a FREE, FREE_DONE or USE of an existing block. Returns NULL, or the text of the block's
+ * state if the record is invalid in that state. */
 const char *flw_reader_step(struct flw_reader *reader, uint8_t op, uint64_t block);
 
 /* Add a checked BLOCK, SEGMENT or event with its context; its block and its name are numbers of the trace, its time is
@@ -38,8 +39,8 @@ const char *flw_reader_check(struct flw_reader *reader);
 /* End the build. If is_whole, the caller owns *out_trace; else *out_trace is NULL. Everything else is released. */
 void flw_reader_end(struct flw_reader *reader, bool is_whole, struct flw_trace **out_trace);
 
-/* Call `put` with each segment and block of the start and each event, in order, with the stack, and the remark if that
- * changes here, else NULL. Returns false as soon as `put` does. */
+/* Call `put` with each segment and block of the start and each event, in order, with the stack, and with the remark
+ * if the remark differs from that of the previous record, else NULL. Returns false as soon as `put` does. */
 bool flw_trace_put_records(const struct flw_trace *trace,
                            bool (*put)(void *context, const struct flw_record *record,
                                        uint32_t stack, const struct flw_trace_remark *remark),

@@ -126,8 +126,8 @@ static void read_until_over(int fd, const struct ending *ending)
     }
 }
 
-/* An ending recording may still have to detach caches, should the file fail, and must not detach
- * those of another. */
+/* If the file fails, an ending recording detaches caches; it must not detach caches of the next
+ * recording. */
 TEST(no_recording_begins_before_another_has_ended)
 {
     struct ending ending = {.status = FALLOW_OK};

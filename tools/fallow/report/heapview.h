@@ -39,7 +39,7 @@ void flw_heapview_make_segments(struct flw_heapview *view, size_t count);
 /* Update the list of live blocks. */
 void flw_heapview_look(struct flw_heapview *view);
 
-/* Visit the holes by address, measure, or copy the blocks of the last look and the present segments. */
+/* Visit the holes by address; sum up the holes; copy the blocks of the last look and the present segments. */
 void flw_heapview_each_hole(const struct flw_heapview *view,
                             void (*take)(void *context, uint64_t address, uint64_t bytes),
                             void *context);
@@ -51,8 +51,8 @@ void flw_heapview_finish(struct flw_heapview *view);
 /* Return the bin of a size: i for (2^(i-1), 2^i]. */
 size_t flw_analysis_size_bin(uint64_t bytes);
 
-/* The cut between the largest of some values and the others: the least value that is kept, and how many of exactly that
- * value are still to be kept. */
+/* The threshold that keeps the largest of some values: the least kept value, and the number of values equal to the least
+ * that may still be kept. */
 struct flw_analysis_cut {
     uint64_t least;
     size_t tie_count;
