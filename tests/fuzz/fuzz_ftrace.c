@@ -17,7 +17,7 @@ static void check(const uint8_t *bytes, size_t count, bool reads_on)
         return;
     }
     input.reads_on = reads_on;
-    if (flw_ftrace_read(&input, -1, &trace)) {
+    if (flw_trace_read_open(&input, -1, &trace)) {
         fuzz_check_trace(trace, NULL, 0);
         fuzz_check_exports(trace);
         flw_trace_destroy(trace);

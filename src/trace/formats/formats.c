@@ -11,6 +11,7 @@
 #include "trace/formats/rmm.h"
 #include "trace/formats/text.h"
 #include "trace/io/output.h"
+#include "trace/trace/measure.h"
 
 /* ---- writing ---- */
 
@@ -67,22 +68,22 @@ bool flw_trace_write(const struct flw_trace *trace, const char *format, const ch
 #define OOM_MESSAGE  "an out-of-memory message, without the owners of the memory: " SNAPSHOT
 #define BEGINS(text) text, sizeof(text) - 1
 
-typedef bool (*reads)(struct flw_input *input, int device, struct flw_trace **out_trace);
+typedef bool (*reads)(struct flw_input *input, int device, struct flw_build *build);
 
 /* The kind of a file that begins with `begin` and contains both other texts in the first bytes. The first match counts. */
 static const struct kind {
     const char *begin;
     size_t begin_bytes;
     reads read;                /* NULL: users mistake the file for a trace */
-    const char *message;       /* the kind, and the file to give instead */
+    const char *text;          /* name of the format; else the kind, and the file to give instead */
     const char *has, *has_too; /* NULL: no condition */
 } kinds[] = {
     {BEGINS("\x80\x02\x8a\nl"), NULL,
      "a file of torch.save(); it holds tensors and no history: " SNAPSHOT, NULL, NULL},
-    {BEGINS("\x80"), flw_pytorch_read, NULL, NULL, NULL},
-    {BEGINS(FLW_FTRACE_MAGIC), flw_ftrace_read, NULL, NULL, NULL},
-    {BEGINS(FLW_TEXT_MAGIC), flw_text_read, NULL, NULL, NULL},
-    {BEGINS(FLW_RMM_MAGIC), flw_rmm_read, NULL, NULL, NULL},
+    {BEGINS("\x80"), flw_pytorch_read, "pytorch pickle", NULL, NULL},
+    {BEGINS(FLW_FTRACE_MAGIC), flw_ftrace_read, "ftrace", NULL, NULL},
+    {BEGINS(FLW_TEXT_MAGIC), flw_text_read, "text", NULL, NULL},
+    {BEGINS(FLW_RMM_MAGIC), flw_rmm_read, "rmm csv", NULL, NULL},
     {BEGINS("version https://git-lfs"), NULL,
      "a pointer of Git LFS, and not the file itself; git lfs pull fetches it", NULL, NULL},
     {BEGINS("SQLite format 3"), NULL,
@@ -104,8 +105,8 @@ static const struct kind {
      "no trace but records of traces, which fallow report --json-lines wrote; fallow report merge "
      "reads them",
      NULL, NULL},
-    {BEGINS("["), flw_kineto_read, NULL, NULL, NULL},
-    {BEGINS("{"), flw_kineto_read, NULL, NULL, NULL},
+    {BEGINS("["), flw_kineto_read, "kineto json", NULL, NULL},
+    {BEGINS("{"), flw_kineto_read, "kineto json", NULL, NULL},
     {BEGINS("<"), NULL, "the page of MemoryViz; " SNAPSHOT, "MemoryViz", NULL},
     {BEGINS("<"), NULL, TIMELINE, "Memory Timeline", NULL},
     {BEGINS("<"), NULL, "a page or another XML document; " SNAPSHOT, NULL, NULL},
@@ -137,33 +138,49 @@ static bool is_json(const struct flw_input *input)
     return at < input->end && (*at == '{' || *at == '[');
 }
 
-static bool read_any(struct flw_input *input, int device, struct flw_trace **out_trace)
+/* Return the kind of a file; NULL: unknown. */
+static const struct kind *recognise(struct flw_input *input)
 {
+    static const struct kind json = {.read = flw_kineto_read, .text = "kineto json"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (begins_with(input, kinds[i].begin, kinds[i].begin_bytes) && has(input, kinds[i].has) &&
+            has(input, kinds[i].has_too)) {
+            return &kinds[i];
+        }
+    }
+    return is_json(input) ? &json : NULL;
+}
+
+bool flw_trace_read_open(struct flw_input *input, int device, struct flw_trace **out_trace)
+{
+    *out_trace = NULL;
     if (!flw_input_fill(input, 1)) {
         return flw_input_fail(input, 0, "the file is empty");
     }
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const struct kind *kind = &kinds[i];
-        if (begins_with(input, kind->begin, kind->begin_bytes) && has(input, kind->has) &&
-            has(input, kind->has_too)) {
-            return kind->read != NULL ? kind->read(input, device, out_trace)
-                                      : flw_input_fail(input, 0, "%s", kind->message);
-        }
+    const struct kind *kind = recognise(input);
+    if (kind == NULL || kind->read == NULL) {
+        return flw_input_fail(
+            input, 0, "%s",
+            kind != NULL ? kind->text
+                         : "neither a pickled PyTorch snapshot nor a fallow trace or its text, a "
+                           "profiler's JSON or an RMM log; tools/convert of Fallow's sources reads "
+                           "STAlloc, MiniMalloc and gtrace files");
     }
-    return is_json(input)
-               ? flw_kineto_read(input, device, out_trace)
-               : flw_input_fail(
-                     input, 0,
-                     "neither a pickled PyTorch snapshot nor a fallow trace or its text, a "
-                     "profiler's JSON or an RMM log; tools/convert of Fallow's sources reads "
-                     "STAlloc, MiniMalloc and gtrace files");
+    struct flw_build build;
+    bool is_read = flw_build_init(&build, input->name, kind->text) ||
+                   flw_input_fail(input, 0, "no memory to hold the trace");
+    is_read = is_read && kind->read(input, device, &build);
+    const char *wrong = is_read ? flw_measure_trace(build.trace) : NULL;
+    is_read = is_read && (wrong == NULL || flw_input_fail(input, 0, "%s", wrong));
+    flw_build_end(&build, is_read, out_trace);
+    return is_read;
 }
 
 /* ---- reading ---- */
 
 static bool read_input(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
-    bool is_read = read_any(input, device, out_trace);
+    bool is_read = flw_trace_read_open(input, device, out_trace);
     if (is_read && device >= 0 && device != (*out_trace)->device) {
         flw_input_fail(input, 0, "has no device %d, only %d", device, (*out_trace)->device);
         flw_trace_destroy(*out_trace);

@@ -48,6 +48,9 @@ bool flw_trace_read(const char *path, int device, struct flw_trace **out_trace, 
 bool flw_trace_read_bytes(const void *bytes, size_t count, const char *name, int device,
                           struct flw_trace **out_trace, char *message);
 
+/* Read from an input at its first byte, which stays open and has the message. */
+bool flw_trace_read_open(struct flw_input *input, int device, struct flw_trace **out_trace);
+
 /* Read like flw_trace_read, but read a .ftrace also past damage, from the next whole chunk on; a DROP event marks lost
  * events. */
 bool flw_trace_read_damaged(const char *path, int device, struct flw_trace **out_trace,

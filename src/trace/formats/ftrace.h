@@ -9,12 +9,12 @@
 
 #include "record/ftracewriter.h"
 #include "trace/io/input.h"
-#include "trace/trace/trace.h"
+#include "trace/trace/build.h"
 
-/* Read a trace; the input is at the first byte. Returns false if that fails: nothing is held; see the input's message.
- * A damaged or unfinished file is read up to the damage, and (*out_trace)->truncation describes the damage; with
+/* Read a trace into the build; the input is at the first byte. Returns false if that fails; see the input's message. A
+ * damaged or unfinished file is read up to the damage, which the trace's truncation describes; with
  * input->reads_on, also from the next whole chunk on, with a DROP event between. */
-bool flw_ftrace_read(struct flw_input *input, int device, struct flw_trace **out_trace);
+bool flw_ftrace_read(struct flw_input *input, int device, struct flw_build *build);
 
 /* Return a sink that writes to the caller's file. */
 struct flw_ftrace_sink flw_ftrace_file_sink(FILE *file);

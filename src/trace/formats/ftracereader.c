@@ -90,7 +90,7 @@ static void read_end(struct flw_ftracereader *r, struct flw_wire_in in)
     CHECK(r, is_whole, "the end chunk is too short");
     CHECK(r,
           values[EVENTS] == r->event_count && values[BLOCKS] == r->block_count &&
-              values[SEGMENTS] == r->to.build.trace->segment_count &&
+              values[SEGMENTS] == r->to.build->trace->segment_count &&
               values[CHUNKS] == r->chunk_count,
           "the end counts %" PRIu64 " events and %" PRIu64 " blocks, the file has %" PRIu64
           " and %" PRIu64 ", or other segments or chunks",
@@ -205,7 +205,7 @@ static bool fail_short(struct flw_ftracereader *r)
 
 static bool read_header(struct flw_ftracereader *r)
 {
-    struct flw_trace *trace = r->to.build.trace;
+    struct flw_trace *trace = r->to.build->trace;
     struct flw_frame_file *file = &r->file;
     if (!flw_input_fill(r->input, FLW_FRAME_BYTES)) {
         return fail_short(r);
@@ -248,28 +248,18 @@ static bool add_truncation(struct flw_ftracereader *r)
     TRY(r, flw_notes_add(&r->to.notes, text, text + bytes));
     snprintf(text, sizeof(text), "%s after event %" PRIu64 ": %s",
              r->input->reads_on ? "damaged" : "truncated", r->problem_event, r->problem);
-    r->to.build.trace->truncation = strdup(text);
-    TRY(r, r->to.build.trace->truncation != NULL);
+    r->to.build->trace->truncation = strdup(text);
+    TRY(r, r->to.build->trace->truncation != NULL);
     return !r->lacks_memory;
 }
 
-static bool read_all(struct flw_ftracereader *r)
-{
-    if (!read_header(r) || !read_chunks(r) || !add_truncation(r)) {
-        return false;
-    }
-    const char *wrong = flw_reader_check(&r->to);
-    return wrong == NULL || flw_input_fail(r->input, 0, "%s", wrong);
-}
-
-bool flw_ftrace_read(struct flw_input *input, int device, struct flw_trace **out_trace)
+bool flw_ftrace_read(struct flw_input *input, int device, struct flw_build *build)
 {
     (void)device; /* a file has one device */
-    struct flw_ftracereader r = {.input = input};
+    struct flw_ftracereader r = {.input = input, .to.build = build};
     flw_crc32c_init(&r.crc);
-    TRY(&r, flw_build_init(&r.to.build, input->name, "ftrace"));
-    bool is_read = !r.lacks_memory && read_all(&r);
-    flw_reader_end(&r.to, is_read, out_trace);
+    bool is_read = read_header(&r) && read_chunks(&r) && add_truncation(&r);
+    flw_reader_end(&r.to);
     flw_record_finish(&r.state);
     free(r.names.at);
     free(r.texts.at);

@@ -49,7 +49,7 @@ void flw_ftracereader_stop_memory(struct flw_ftracereader *r)
 
 static void take_gaps(struct flw_ftracereader *r, const char *numbers)
 {
-    struct flw_trace *trace = r->to.build.trace;
+    struct flw_trace *trace = r->to.build->trace;
     char *end = NULL;
     trace->unknown_free_count = strtoull(numbers, &end, 10);
     trace->lost_free_count = strtoull(end, &end, 10);
@@ -59,7 +59,7 @@ static void take_gaps(struct flw_ftracereader *r, const char *numbers)
 /* Read "begin_ns" from a note: a program that did not support this line of the text form kept the line as a note. */
 static void take_begin(struct flw_ftracereader *r, const char *number)
 {
-    struct flw_trace *trace = r->to.build.trace;
+    struct flw_trace *trace = r->to.build->trace;
     char *end = NULL;
     uint64_t begin_ns = strtoull(number, &end, 10);
     if (trace->has_times && trace->begin_ns == 0 && *end == '\0') {
@@ -132,7 +132,7 @@ static uint32_t find_number(struct flw_ftracereader *r,
 
 static void read_stream(struct flw_ftracereader *r, struct flw_wire_in body)
 {
-    const struct flw_trace *trace = r->to.build.trace;
+    const struct flw_trace *trace = r->to.build->trace;
     size_t next = trace->stream_count;
     uint64_t values[2] = {0}; /* number, handle */
     uint16_t stream = 0;
@@ -142,7 +142,7 @@ static void read_stream(struct flw_ftracereader *r, struct flw_wire_in body)
     }
     CHECK(r, values[0] == next, "stream %" PRIu64 " where %zu is next", values[0], next);
     CHECK(r, next < FLW_BUILD_STREAMS_MAX, "more than %d streams", FLW_BUILD_STREAMS_MAX);
-    TRY(r, flw_build_add_stream(&r->to.build, values[1], &stream));
+    TRY(r, flw_build_add_stream(r->to.build, values[1], &stream));
     CHECK(r, stream == next, "stream %zu has the handle of another", next);
 }
 
@@ -156,7 +156,7 @@ static void read_name(struct flw_ftracereader *r, struct flw_wire_in body)
     CHECK(r, flw_trace_is_name((const char *)body.at, bytes),
           "a name is empty, too long or not printable");
     TRY(r, FLW_ARRAY_FITS(names->at, names->count, names->room));
-    TRY(r, flw_intern_add_text(&r->to.build.trace->names, body.at, bytes, &names->at[number]));
+    TRY(r, flw_intern_add_text(&r->to.build->trace->names, body.at, bytes, &names->at[number]));
     names->count += !r->has_stopped && number == names->count;
 }
 
@@ -168,7 +168,7 @@ static void read_text(struct flw_ftracereader *r, struct flw_wire_in body)
     size_t bytes = (size_t)(body.end - body.at);
     CHECK(r, is_numbered && bytes <= FLW_STACK_TEXT_BYTES && memchr(body.at, '\0', bytes) == NULL,
           "a text of a frame has no number, a zero byte or over %d", FLW_STACK_TEXT_BYTES);
-    TRY(r, flw_intern_add_text(&r->to.build.trace->stacks.texts, body.at, bytes, &text));
+    TRY(r, flw_intern_add_text(&r->to.build->trace->stacks.texts, body.at, bytes, &text));
     add_number(r, &r->texts, number, text, "text");
 }
 
@@ -182,7 +182,7 @@ static void read_frame(struct flw_ftracereader *r, struct flw_wire_in body)
                               .file = find_number(r, &r->texts, values[2], "text"),
                               .line = (uint32_t)values[3]};
     if (frame.function != LOST && frame.file != LOST) {
-        TRY(r, flw_intern_add(&r->to.build.trace->stacks.frames, &frame, sizeof frame, &number));
+        TRY(r, flw_intern_add(&r->to.build->trace->stacks.frames, &frame, sizeof frame, &number));
     }
     add_number(r, &r->frames, values[0], number, "frame");
 }
@@ -222,7 +222,7 @@ static void read_stack(struct flw_ftracereader *r, struct flw_wire_in body)
         is_whole &= frames[i] != LOST;
     }
     if (is_whole) {
-        TRY(r, flw_stacks_add(&r->to.build.trace->stacks, frames, r->last_frame_count, &stack));
+        TRY(r, flw_stacks_add(&r->to.build->trace->stacks, frames, r->last_frame_count, &stack));
     }
     add_number(r, &r->stacks, number - 1, stack, "stack");
 }
@@ -331,7 +331,7 @@ static bool find_block(const struct flw_ftracereader *r, uint64_t number, uint64
 
 static void check_block(struct flw_ftracereader *r, const struct flw_record *record)
 {
-    const struct flw_trace *trace = r->to.build.trace;
+    const struct flw_trace *trace = r->to.build->trace;
     CHECK(r, trace->block_count < UINT32_MAX, "more than 2^32 blocks");
     CHECK(r, trace->has_addresses || record->address == 0,
           "an address, but the header says there are none");
@@ -343,7 +343,7 @@ static bool step_block(struct flw_ftracereader *r, struct flw_record *record)
 {
     uint64_t number = record->block;
     if (!find_block(r, number, &record->block)) {
-        r->to.build.trace->unknown_free_count += record->op == FLW_TRACE_FREE;
+        r->to.build->trace->unknown_free_count += record->op == FLW_TRACE_FREE;
         return false;
     }
     /* If the FREE was lost with a chunk, the FREE_DONE counts as both. */
@@ -373,7 +373,7 @@ static void take_time(struct flw_ftracereader *r, uint64_t steps)
     if (time_ns < r->to.time_ns && !has_ns) {
         time_ns = r->to.time_ns; /* clocks restart in each chunk */
     }
-    CHECK(r, time_ns >= r->to.time_ns && (time_ns == 0 || r->to.build.trace->has_times),
+    CHECK(r, time_ns >= r->to.time_ns && (time_ns == 0 || r->to.build->trace->has_times),
           "event %" PRIu64 ": time falls, or is given in a trace without", r->event_count);
     r->to.time_ns = r->has_stopped ? r->to.time_ns : time_ns;
 }
@@ -381,7 +381,7 @@ static void take_time(struct flw_ftracereader *r, uint64_t steps)
 /* Check conditions that the codec does not, and find the name. */
 static void check_event(struct flw_ftracereader *r, struct flw_record *record, uint8_t op)
 {
-    const struct flw_trace *trace = r->to.build.trace;
+    const struct flw_trace *trace = r->to.build->trace;
     bool is_segment = op >= FLW_TRACE_SEGMENT_ALLOC && op <= FLW_TRACE_SEGMENT_UNMAP;
     bool has_name = record->name != FLW_TRACE_NO_NAME;
     CHECK(r,
@@ -435,7 +435,7 @@ static void add_event(struct flw_ftracereader *r, struct flw_record *record)
 /* Add a block or segment of the start. */
 static void add_initial(struct flw_ftracereader *r, struct flw_record *record)
 {
-    const struct flw_trace *trace = r->to.build.trace;
+    const struct flw_trace *trace = r->to.build->trace;
     CHECK(r, record->stream < trace->stream_count,
           "a block or segment of the start names a stream that is not in the "
           "dictionary");
@@ -484,7 +484,7 @@ void flw_ftracereader_take_records(struct flw_ftracereader *r, struct flw_wire_i
         r->remark_count = 0;
     }
     flw_record_begin(&r->state, (enum flw_record_codec)frame->codec,
-                     r->to.build.trace->has_addresses, frame->first_block);
+                     r->to.build->trace->has_addresses, frame->first_block);
     r->context = (struct flw_trace_context){.thread = frame->thread};
     while (in.at < in.end && !r->has_stopped) {
         struct flw_record record;
@@ -525,7 +525,7 @@ void flw_ftracereader_step_over_loss(struct flw_ftracereader *r)
             return;
         }
         r->holes[r->hole_count++] = (struct flw_ftracereader_hole){
-            r->block_count, r->frame.first_block, r->block_count - r->to.build.trace->block_count};
+            r->block_count, r->frame.first_block, r->block_count - r->to.build->trace->block_count};
         r->block_count = r->frame.first_block;
     }
     if (lost_events > 0) {

@@ -29,7 +29,6 @@
 #include "record/array.h"
 #include "trace/io/json.h"
 #include "trace/trace/history.h"
-#include "trace/trace/measure.h"
 #include "trace/trace/notes.h"
 
 #define DEVICES_MAX 1024
@@ -102,7 +101,7 @@ struct import {
     bool has_reserved;    /* each event has the total of reserved memory */
     uint64_t device_counts[DEVICES_MAX];
     struct flw_history history;
-    struct flw_build build;
+    struct flw_build *build;
     struct flw_intern threads; /* process and thread */
     struct flw_kinetostacks slices;
     char name[FLW_JSON_TEXT_BYTES]; /* of the present event */
@@ -478,7 +477,7 @@ static bool add_level(struct import *import, uint64_t from, uint64_t to, uint64_
         .block = UINT32_MAX,
         .op = from < to ? FLW_TRACE_SEGMENT_MAP : FLW_TRACE_SEGMENT_UNMAP,
     };
-    return from == to || flw_build_add_event(&import->build, &event);
+    return from == to || flw_build_add_event(import->build, &event);
 }
 
 static bool add_events(struct import *import)
@@ -498,21 +497,21 @@ static bool add_events(struct import *import)
             return false;
         }
         level = sample->total_reserved;
-        if (!flw_build_add_event(&import->build, &event) ||
-            !flw_build_set_stack(&import->build, import->build.trace->event_count - 1,
+        if (!flw_build_add_event(import->build, &event) ||
+            !flw_build_set_stack(import->build, import->build->trace->event_count - 1,
                                  sample->stack)) {
             return false;
         }
     }
     struct flw_trace_segment segment = {.size_bytes = level, .is_expandable = true};
-    return !import->has_reserved || level == 0 || flw_build_add_segment(&import->build, &segment);
+    return !import->has_reserved || level == 0 || flw_build_add_segment(import->build, &segment);
 }
 
 static bool fill_history(struct import *import)
 {
     uint16_t stream; /* the file has no streams */
-    return flw_build_add_stream(&import->build, 0, &stream) && add_remainder(import) &&
-           add_events(import) && flw_history_resolve(&import->history, &import->build);
+    return flw_build_add_stream(import->build, 0, &stream) && add_remainder(import) &&
+           add_events(import) && flw_history_resolve(&import->history, import->build);
 }
 
 /* Return the notes, or NULL if memory runs out. */
@@ -537,7 +536,7 @@ static char *make_notes(const struct import *import)
 
 static bool import_document(struct import *import, int device)
 {
-    struct flw_trace *trace = import->build.trace;
+    struct flw_trace *trace = import->build->trace;
     uint16_t chosen = 0;
     import->slices.stacks = &trace->stacks;
     if (!read_document(import) || !choose_device(import, device, &chosen) ||
@@ -550,17 +549,13 @@ static bool import_document(struct import *import, int device)
     trace->has_addresses = true;
     trace->has_segments = import->has_reserved;
     trace->notes = make_notes(import);
-    const char *wrong = trace->notes != NULL ? flw_measure_trace(trace) : NO_MEMORY;
-    return wrong == NULL || flw_input_fail(import->input, 0, "%s", wrong);
+    return check_memory(import, trace->notes != NULL);
 }
 
-bool flw_kineto_read(struct flw_input *input, int device, struct flw_trace **out_trace)
+bool flw_kineto_read(struct flw_input *input, int device, struct flw_build *build)
 {
-    struct import import = {.input = input, .json.input = input};
-    bool is_read =
-        check_memory(&import, flw_build_init(&import.build, input->name, "kineto json")) &&
-        import_document(&import, device);
-    flw_build_end(&import.build, is_read, out_trace);
+    struct import import = {.input = input, .json.input = input, .build = build};
+    bool is_read = import_document(&import, device);
     flw_history_finish(&import.history);
     flw_kinetostacks_finish(&import.slices);
     flw_intern_finish(&import.threads);

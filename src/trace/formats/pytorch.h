@@ -9,10 +9,10 @@
 #include <stdio.h>
 
 #include "trace/io/input.h"
-#include "trace/trace/trace.h"
+#include "trace/trace/build.h"
 
-/* Read like flw_trace_read; the input is at a pickle's first byte. */
-bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **out_trace);
+/* Read a snapshot into the build, as in formats.h; the input is at a pickle's first byte. */
+bool flw_pytorch_read(struct flw_input *input, int device, struct flw_build *build);
 
 #define FLW_PYTORCH_DEVICES 1024 /* as many as a snapshot holds */
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "record/array.h"
-#include "trace/trace/measure.h"
 
 enum stage {
     STAGE_LIVE,
@@ -30,12 +29,12 @@ static bool add_block(struct flw_reader *reader, const struct flw_record *record
     struct flw_trace_block block = {.address = record->address,
                                     .size_bytes = record->size_bytes,
                                     .stream = (uint16_t)record->stream};
-    size_t number = reader->build.trace->block_count;
+    size_t number = reader->build->trace->block_count;
     if (!FLW_ARRAY_FITS(reader->stages, number, reader->stage_room)) {
         return false;
     }
     reader->stages[number] = STAGE_LIVE;
-    return flw_build_add_block(&reader->build, &block);
+    return flw_build_add_block(reader->build, &block);
 }
 
 static bool add_segment(struct flw_reader *reader, const struct flw_record *record)
@@ -47,7 +46,7 @@ static bool add_segment(struct flw_reader *reader, const struct flw_record *reco
                                         .is_expandable = record->is_expandable,
                                         .pool = record->pool,
                                         .stack = reader->stack};
-    return flw_build_add_segment(&reader->build, &segment);
+    return flw_build_add_segment(reader->build, &segment);
 }
 
 static bool add_detail(struct flw_reader *reader, const struct flw_record *record, uint8_t op)
@@ -60,12 +59,12 @@ static bool add_detail(struct flw_reader *reader, const struct flw_record *recor
     bool has_one = detail.name != FLW_TRACE_NO_NAME || detail.free_bytes != FLW_TRACE_UNKNOWN ||
                    detail.largest_bytes != FLW_TRACE_UNKNOWN || detail.lost_count != 0 ||
                    op == FLW_TRACE_SYNC_WAIT;
-    return !has_one || flw_build_add_detail(&reader->build, detail);
+    return !has_one || flw_build_add_detail(reader->build, detail);
 }
 
 static bool add_event(struct flw_reader *reader, const struct flw_record *record, uint8_t op)
 {
-    const struct flw_trace *trace = reader->build.trace;
+    const struct flw_trace *trace = reader->build->trace;
     struct flw_trace_event event = {.time_ns = reader->time_ns,
                                     .address = op <= FLW_TRACE_SEGMENT_UNMAP ? record->address : 0,
                                     .size_bytes = record->size_bytes,
@@ -80,21 +79,21 @@ static bool add_event(struct flw_reader *reader, const struct flw_record *record
         event.address = trace->blocks[event.block].address;
         event.size_bytes = trace->blocks[event.block].size_bytes;
     }
-    return flw_build_add_event(&reader->build, &event) &&
-           flw_build_add_remark(&reader->build, &reader->remark) && add_detail(reader, record, op);
+    return flw_build_add_event(reader->build, &event) &&
+           flw_build_add_remark(reader->build, &reader->remark) && add_detail(reader, record, op);
 }
 
 bool flw_reader_add(struct flw_reader *reader, const struct flw_record *record)
 {
-    struct flw_trace *trace = reader->build.trace;
+    struct flw_trace *trace = reader->build->trace;
     if (record->op == FLW_RECORD_SEGMENT) {
         return add_segment(reader, record);
     }
     size_t number = trace->initial_count + trace->event_count;
     struct flw_trace_context context = {number, record->thread, record->tag, record->pool};
     reader->remark.record = number;
-    if (!flw_build_add_context(&reader->build, &context) ||
-        !flw_build_set_stack(&reader->build, number, reader->stack)) {
+    if (!flw_build_add_context(reader->build, &context) ||
+        !flw_build_set_stack(reader->build, number, reader->stack)) {
         return false;
     }
     if (record->op == FLW_RECORD_BLOCK) {
@@ -105,18 +104,10 @@ bool flw_reader_add(struct flw_reader *reader, const struct flw_record *record)
            add_event(reader, record, flw_record_trace_op(record->op));
 }
 
-const char *flw_reader_check(struct flw_reader *reader)
+void flw_reader_end(struct flw_reader *reader)
 {
-    struct flw_trace *trace = reader->build.trace;
-    trace->notes = flw_notes_take(&reader->notes);
-    flw_stacks_seal(&trace->stacks);
-    return flw_measure_trace(trace);
-}
-
-void flw_reader_end(struct flw_reader *reader, bool is_whole, struct flw_trace **out_trace)
-{
-    flw_build_end(&reader->build, is_whole, out_trace);
-    flw_notes_finish(&reader->notes);
+    reader->build->trace->notes = flw_notes_take(&reader->notes);
+    flw_stacks_seal(&reader->build->trace->stacks);
     free(reader->stages);
 }
 

@@ -14,7 +14,7 @@
 #include "trace/trace/notes.h"
 
 struct flw_reader {
-    struct flw_build build;
+    struct flw_build *build; /* borrowed */
     struct flw_notes notes;
     struct flw_trace_context
         context; /* of the next record, like the next two; `record` is ignored */
@@ -33,11 +33,8 @@ const char *flw_reader_step(struct flw_reader *reader, uint8_t op, uint64_t bloc
  * reader->time_ns. Returns false if memory runs out. */
 bool flw_reader_add(struct flw_reader *reader, const struct flw_record *record);
 
-/* Give the notes to the trace and check the whole of it. Returns NULL, or the fault. */
-const char *flw_reader_check(struct flw_reader *reader);
-
-/* End the build. If is_whole, the caller owns *out_trace; else *out_trace is NULL. Everything else is released. */
-void flw_reader_end(struct flw_reader *reader, bool is_whole, struct flw_trace **out_trace);
+/* Give the notes to the trace, and release the reader's own state. */
+void flw_reader_end(struct flw_reader *reader);
 
 /* Call `put` with each segment and block of the start and each event, in order, with the stack, and with the remark
  * if the remark differs from that of the previous record, else NULL. Returns false as soon as `put` does. */

@@ -17,7 +17,6 @@
 
 #include "trace/io/line.h"
 #include "trace/trace/history.h"
-#include "trace/trace/measure.h"
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 #define NS_PER_DAY    (24 * 3600 * NS_PER_SECOND)
@@ -27,7 +26,7 @@
 
 struct reader {
     struct flw_line line;
-    struct flw_build build;
+    struct flw_build *build;
     const char *column, *end; /* the last one; the line's memory, which a comma or a newline ends */
     uint64_t begin_ns, last_ns; /* of the first row and of the latest row */
     uint64_t midnight_ns;       /* midnight of the present day, if times are times of day */
@@ -39,7 +38,7 @@ struct reader {
 static void check(struct reader *r, bool holds, const char *problem)
 {
     FLW_LINE_CHECK(&r->line, holds, "%s; %zu rows before it were read", problem,
-                   r->build.trace->event_count + (size_t)r->null_count);
+                   r->build->trace->event_count + (size_t)r->null_count);
 }
 
 static bool is_space(char c)
@@ -199,7 +198,7 @@ static void read_row(struct reader *r)
     check(r, !take_column(r), "there are more than six columns");
     check(r, event.size_bytes <= UINT64_MAX - event.address,
           "the pointer and the size exceed 64 bits");
-    check(r, flw_build_add_stream(&r->build, stream, &event.stream),
+    check(r, flw_build_add_stream(r->build, stream, &event.stream),
           "more than 65535 streams, or the host is out of memory");
     if (event.op == FLW_TRACE_OOM) {
         event.address = 0;
@@ -207,7 +206,7 @@ static void read_row(struct reader *r)
         r->null_count++;
         return;
     }
-    check(r, flw_build_add_event(&r->build, &event), NO_MEMORY);
+    check(r, flw_build_add_event(r->build, &event), NO_MEMORY);
 }
 
 static bool is_blank(const struct flw_line *line)
@@ -230,7 +229,7 @@ static void read_rows(struct reader *r)
 
 static void finish_trace(struct reader *r)
 {
-    struct flw_trace *trace = r->build.trace;
+    struct flw_trace *trace = r->build->trace;
     struct flw_history history = {0};
     char text[96] = "origin rmm log\n";
     size_t bytes = strlen(text);
@@ -239,32 +238,20 @@ static void finish_trace(struct reader *r)
                  r->null_count);
     }
     trace->notes = strdup(text);
-    check(r, trace->notes != NULL && flw_history_resolve(&history, &r->build), NO_MEMORY);
+    check(r, trace->notes != NULL && flw_history_resolve(&history, r->build), NO_MEMORY);
     flw_history_finish(&history);
-    if (r->line.input->failed) {
-        return;
-    }
     trace->has_times = true;
     trace->has_addresses = true;
-    const char *wrong = flw_measure_trace(trace);
-    if (wrong != NULL) {
-        flw_input_fail(r->line.input, 0, "%s", wrong);
-    }
 }
 
-bool flw_rmm_read(struct flw_input *input, int device, struct flw_trace **out_trace)
+bool flw_rmm_read(struct flw_input *input, int device, struct flw_build *build)
 {
     (void)device; /* a file has one device */
-    struct reader r = {.line = {.input = input}};
-    if (flw_build_init(&r.build, input->name, "rmm csv")) {
-        read_rows(&r);
-    } else {
-        flw_line_fail(&r.line, NO_MEMORY);
-    }
+    struct reader r = {.line = {.input = input}, .build = build};
+    read_rows(&r);
     if (!input->failed) {
         finish_trace(&r);
     }
-    flw_build_end(&r.build, !input->failed, out_trace);
     return !input->failed;
 }
 

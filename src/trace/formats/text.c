@@ -26,7 +26,7 @@ struct reader {
 
 static struct flw_trace *trace_of(const struct reader *r)
 {
-    return r->to.build.trace;
+    return r->to.build->trace;
 }
 
 /* ---- header ---- */
@@ -57,7 +57,7 @@ static void read_stream(struct reader *r)
     uint64_t handle = flw_line_take_number(&r->line);
     flw_line_take_end(&r->line);
     CHECK(r, next < FLW_BUILD_STREAMS_MAX, "more than %d streams", FLW_BUILD_STREAMS_MAX);
-    CHECK(r, flw_build_add_stream(&r->to.build, handle, &stream), NO_MEMORY);
+    CHECK(r, flw_build_add_stream(r->to.build, handle, &stream), NO_MEMORY);
     CHECK(r, stream == next, "the stream is listed twice");
 }
 
@@ -410,21 +410,13 @@ static void read_all(struct reader *r)
         read_line(r, &part);
     }
     CHECK(r, are_stacks_used(r) && !r->has_new_remark, "no record has the last stack or remark");
-    const char *wrong = r->line.input->failed ? NULL : flw_reader_check(&r->to);
-    if (wrong != NULL) {
-        flw_input_fail(r->line.input, 0, "%s", wrong);
-    }
 }
 
-bool flw_text_read(struct flw_input *input, int device, struct flw_trace **out_trace)
+bool flw_text_read(struct flw_input *input, int device, struct flw_build *build)
 {
     (void)device; /* a file has one device */
-    struct reader r = {.line = {.input = input}};
-    if (flw_build_init(&r.to.build, input->name, "text")) {
-        read_all(&r);
-    } else {
-        flw_line_fail(&r.line, NO_MEMORY);
-    }
-    flw_reader_end(&r.to, !input->failed, out_trace);
+    struct reader r = {.line = {.input = input}, .to.build = build};
+    read_all(&r);
+    flw_reader_end(&r.to);
     return !input->failed;
 }

@@ -53,7 +53,7 @@
 
 #include "record/record.h"
 #include "trace/io/input.h"
-#include "trace/trace/trace.h"
+#include "trace/trace/build.h"
 
 #define FLW_TEXT_MAGIC "#fallow-trace "
 
@@ -82,9 +82,8 @@ extern const struct flw_text_column {
     size_t field;  /* offset in struct flw_record */
 } flw_text_columns[1 + 'z'];
 
-/* Read a trace; the input is at the first byte. Returns false if that fails: nothing is held; see the input's
- * message. */
-bool flw_text_read(struct flw_input *input, int device, struct flw_trace **out_trace);
+/* Read a trace into the build; the input is at the first byte. Returns false if that fails; see the input's message. */
+bool flw_text_read(struct flw_input *input, int device, struct flw_build *build);
 
 /* Print the text that flw_text_read reads as the same trace. Write errors are visible in ferror. Returns NULL, or the
  * reason why nothing was printed. */

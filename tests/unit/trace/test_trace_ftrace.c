@@ -30,7 +30,7 @@ static struct flw_trace *read_on(const void *bytes, size_t count)
     struct flw_trace *trace;
     assert_true(flw_input_open_bytes(&input, bytes, count, "name", message));
     input.reads_on = true;
-    flw_ftrace_read(&input, -1, &trace);
+    flw_trace_read_open(&input, -1, &trace);
     flw_input_close(&input);
     return trace;
 }
