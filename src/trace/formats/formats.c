@@ -170,8 +170,11 @@ bool flw_trace_read_open(struct flw_input *input, int device, struct flw_trace *
     bool is_read = flw_build_init(&build, input->name, kind->text) ||
                    flw_input_fail(input, 0, "no memory to hold the trace");
     is_read = is_read && kind->read(input, device, &build);
-    const char *wrong = is_read ? flw_measure_trace(build.trace) : NULL;
-    is_read = is_read && (wrong == NULL || flw_input_fail(input, 0, "%s", wrong));
+    if (is_read) {
+        build.trace->notes = flw_notes_take(&build.notes);
+        const char *wrong = flw_measure_trace(build.trace);
+        is_read = wrong == NULL || flw_input_fail(input, 0, "%s", wrong);
+    }
     flw_build_end(&build, is_read, out_trace);
     return is_read;
 }

@@ -245,7 +245,7 @@ static bool add_truncation(struct flw_ftracereader *r)
     }
     int bytes = snprintf(text, sizeof(text), "truncated_after_event %" PRIu64, r->problem_event);
     r->has_stopped = false;
-    TRY(r, flw_notes_add(&r->to.notes, text, text + bytes));
+    TRY(r, flw_notes_add(&r->to.build->notes, text, text + bytes));
     snprintf(text, sizeof(text), "%s after event %" PRIu64 ": %s",
              r->input->reads_on ? "damaged" : "truncated", r->problem_event, r->problem);
     r->to.build->trace->truncation = strdup(text);

@@ -86,7 +86,7 @@ void flw_ftracereader_take_notes(struct flw_ftracereader *r, const char *at, con
         } else if (!flw_notes_is_line(at, newline)) {
             flw_ftracereader_stop(r, "a note is not \"key value\" or \"# text\"");
         } else {
-            TRY(r, flw_notes_add(&r->to.notes, at, newline));
+            TRY(r, flw_notes_add(&r->to.build->notes, at, newline));
         }
     }
 }

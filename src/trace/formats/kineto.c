@@ -29,7 +29,6 @@
 #include "record/array.h"
 #include "trace/io/json.h"
 #include "trace/trace/history.h"
-#include "trace/trace/notes.h"
 
 #define DEVICES_MAX 1024
 
@@ -514,12 +513,10 @@ static bool fill_history(struct import *import)
            add_events(import) && flw_history_resolve(&import->history, import->build);
 }
 
-/* Return the notes, or NULL if memory runs out. */
-static char *make_notes(const struct import *import)
+static bool add_notes(struct import *import)
 {
     char text[256];
     bool is_recorded[DEVICES_MAX];
-    struct flw_notes notes = {0};
     for (int i = 0; i < DEVICES_MAX; i++) {
         is_recorded[i] = import->device_counts[i] > 0;
     }
@@ -527,11 +524,8 @@ static char *make_notes(const struct import *import)
              "origin kineto trace\nkineto_events %zu\nkineto_total_mismatches %" PRIu64
              "\nkineto_skipped_memory_events %" PRIu64 "\n",
              import->sample_count, import->gap_count, import->other_count);
-    if (!flw_notes_add_lines(&notes, text) ||
-        !flw_notes_add_devices(&notes, is_recorded, DEVICES_MAX)) {
-        flw_notes_finish(&notes);
-    }
-    return flw_notes_take(&notes);
+    return flw_notes_add_lines(&import->build->notes, text) &&
+           flw_notes_add_devices(&import->build->notes, is_recorded, DEVICES_MAX);
 }
 
 static bool import_document(struct import *import, int device)
@@ -548,8 +542,7 @@ static bool import_document(struct import *import, int device)
     trace->has_times = true;
     trace->has_addresses = true;
     trace->has_segments = import->has_reserved;
-    trace->notes = make_notes(import);
-    return check_memory(import, trace->notes != NULL);
+    return check_memory(import, add_notes(import));
 }
 
 bool flw_kineto_read(struct flw_input *input, int device, struct flw_build *build)

@@ -17,7 +17,6 @@
 #include "trace/formats/pickle.h"
 #include "trace/formats/poolids.h"
 #include "trace/trace/history.h"
-#include "trace/trace/notes.h"
 #include "trace/trace/phases.h"
 
 #define SETTINGS_BYTES 512
@@ -41,7 +40,6 @@ struct import {
     struct flw_history history;
     struct flw_build *build;
     struct flw_phases phases;
-    struct flw_notes notes;
     struct flw_pickle_value segments, traces, annotations; /* lists; absent if there are none */
     struct device devices[FLW_PYTORCH_DEVICES];
     int device_count, active_count, device; /* active: with events; device: the one to read */
@@ -517,18 +515,18 @@ static bool begin_notes(struct import *import)
         are_recorded[i] = is_recorded(&import->devices[i]);
     }
     print_settings(import, dict, settings);
-    return flw_notes_add_lines(&import->notes, "origin pytorch snapshot\n") &&
-           flw_notes_add_devices(&import->notes, are_recorded, FLW_PYTORCH_DEVICES) &&
-           flw_notes_add_lines(&import->notes, settings) &&
+    return flw_notes_add_lines(&import->build->notes, "origin pytorch snapshot\n") &&
+           flw_notes_add_devices(&import->build->notes, are_recorded, FLW_PYTORCH_DEVICES) &&
+           flw_notes_add_lines(&import->build->notes, settings) &&
            (!flw_pickle_is_true(get(import, dict, WORD_OVERFLOWED)) ||
-            flw_notes_add_lines(&import->notes, FLW_NOTES_OVERWRITTEN " yes\n"));
+            flw_notes_add_lines(&import->build->notes, FLW_NOTES_OVERWRITTEN " yes\n"));
 }
 
 static bool add_count(struct import *import, const char *key, uint64_t count)
 {
     char line[96];
     snprintf(line, sizeof(line), "%s %llu\n", key, (unsigned long long)count);
-    return count == 0 || flw_notes_add_lines(&import->notes, line);
+    return count == 0 || flw_notes_add_lines(&import->build->notes, line);
 }
 
 static bool fill_trace(struct import *import, struct flw_trace *trace)
@@ -564,14 +562,10 @@ static bool import_snapshot(struct import *import, int device)
                               "an empty snapshot: no device has a segment or an event; dump it in "
                               "the process that allocates, before it frees all");
     }
-    if (import->input->failed ||
-        !check_memory(import, flw_poolids_renumber(&import->history, import->build,
-                                                   &import->pickle.pairs, import->has_pools) &&
-                                  begin_notes(import) && fill_trace(import, trace))) {
-        return false;
-    }
-    trace->notes = flw_notes_take(&import->notes);
-    return true;
+    return !import->input->failed &&
+           check_memory(import, flw_poolids_renumber(&import->history, import->build,
+                                                     &import->pickle.pairs, import->has_pools) &&
+                                    begin_notes(import) && fill_trace(import, trace));
 }
 
 bool flw_pytorch_read(struct flw_input *input, int device, struct flw_build *build)
@@ -584,7 +578,6 @@ bool flw_pytorch_read(struct flw_input *input, int device, struct flw_build *bui
     bool is_read = import_snapshot(&import, device);
     flw_history_finish(&import.history);
     flw_phases_finish(&import.phases);
-    flw_notes_finish(&import.notes);
     flw_pickle_finish(&import.pickle);
     return is_read;
 }

@@ -106,7 +106,6 @@ bool flw_reader_add(struct flw_reader *reader, const struct flw_record *record)
 
 void flw_reader_end(struct flw_reader *reader)
 {
-    reader->build->trace->notes = flw_notes_take(&reader->notes);
     flw_stacks_seal(&reader->build->trace->stacks);
     free(reader->stages);
 }

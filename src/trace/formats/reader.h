@@ -11,11 +11,9 @@
 
 #include "record/record.h"
 #include "trace/trace/build.h"
-#include "trace/trace/notes.h"
 
 struct flw_reader {
     struct flw_build *build; /* borrowed */
-    struct flw_notes notes;
     struct flw_trace_context
         context; /* of the next record, like the next two; `record` is ignored */
     struct flw_trace_remark remark;
@@ -33,7 +31,7 @@ const char *flw_reader_step(struct flw_reader *reader, uint8_t op, uint64_t bloc
  * reader->time_ns. Returns false if memory runs out. */
 bool flw_reader_add(struct flw_reader *reader, const struct flw_record *record);
 
-/* Give the notes to the trace, and release the reader's own state. */
+/* Release the reader's own state. */
 void flw_reader_end(struct flw_reader *reader);
 
 /* Call `put` with each segment and block of the start and each event, in order, with the stack, and with the remark

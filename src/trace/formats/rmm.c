@@ -237,8 +237,8 @@ static void finish_trace(struct reader *r)
         snprintf(text + bytes, sizeof text - bytes, "rmm_null_pointer_rows %" PRIu64 "\n",
                  r->null_count);
     }
-    trace->notes = strdup(text);
-    check(r, trace->notes != NULL && flw_history_resolve(&history, r->build), NO_MEMORY);
+    check(r, flw_notes_add_lines(&r->build->notes, text) && flw_history_resolve(&history, r->build),
+          NO_MEMORY);
     flw_history_finish(&history);
     trace->has_times = true;
     trace->has_addresses = true;

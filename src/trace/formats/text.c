@@ -393,7 +393,7 @@ static void read_line(struct reader *r, enum part *part)
         read_begin(r);
     } else if (*part <= PART_NOTES && flw_notes_is_line(r->line.begin, r->line.end)) {
         *part = PART_NOTES;
-        CHECK(r, flw_notes_add(&r->to.notes, r->line.begin, r->line.end), NO_MEMORY);
+        CHECK(r, flw_notes_add(&r->to.build->notes, r->line.begin, r->line.end), NO_MEMORY);
     } else {
         *part = PART_RECORDS;
         read_record_line(r);

@@ -141,5 +141,6 @@ void flw_build_finish(struct flw_build *build)
 {
     flw_trace_destroy(build->trace);
     flw_addressmap_finish(&build->streams);
+    flw_notes_finish(&build->notes);
     *build = (struct flw_build){0};
 }

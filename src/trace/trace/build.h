@@ -7,6 +7,7 @@
 #define FLW_TRACE_TRACE_BUILD_H
 
 #include "record/addressmap.h"
+#include "trace/trace/notes.h"
 #include "trace/trace/trace.h"
 
 #define FLW_BUILD_STREAMS_MAX 65535
@@ -19,6 +20,7 @@ struct flw_build {
     size_t context_room;
     size_t remark_room;
     struct flw_addressmap streams; /* recorded handle -> index */
+    struct flw_notes notes;        /* of the trace, until they are taken */
 };
 
 /* Each function returns false if memory runs out and then leaves the build unchanged. */
