@@ -498,7 +498,7 @@ static bool take_steps(struct flw_ftrace_writer *w, uint64_t time_ns, uint64_t *
     return close_chunk(w);
 }
 
-/* Set the time of an event relative to the chunk that it goes into, and open that. */
+/* Open the event's chunk, and set the event's time relative to the chunk's base. */
 static bool begin_event(struct flw_ftrace_writer *w, const struct flw_trace_context *context,
                         struct flw_record *event)
 {
@@ -509,7 +509,7 @@ static bool begin_event(struct flw_ftrace_writer *w, const struct flw_trace_cont
         return false;
     }
     if (w->chunk_count != chunk_count) {
-        event->time = 0; /* it is the base of a new chunk */
+        event->time = 0; /* the base of a new chunk is the event's time */
     }
     w->chunk.last_ns = time_ns;
     w->event_count++;

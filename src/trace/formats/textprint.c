@@ -157,7 +157,7 @@ static void print_column(const struct printer *p, const struct flw_text_column *
     }
 }
 
-/* Print a record, after its remark and its stack if those are new. */
+/* Print the remark and the stack if they are new, then the record. */
 static bool print_record(void *context, const struct flw_record *record, uint32_t stack,
                          const struct flw_trace_remark *remark)
 {
