@@ -82,6 +82,8 @@ if(TARGET fallow AND FALLOW_BENCH AND CMAKE_BUILD_TYPE STREQUAL "Release" AND FA
   if(TARGET simcuda-libcuda)
     flw_add_script(NAME check.peers SCRIPT ../peers/measure LABELS slow TIMEOUT 600 ARGUMENTS ${PROJECT_BINARY_DIR}
       --against ${source}/tests/README.md)
+    flw_add_script(NAME check.clients SCRIPT ../peers/clients LABELS slow TIMEOUT 900 ARGUMENTS ${PROJECT_BINARY_DIR}
+      --without-fetch)
   endif()
 endif()
 flw_add_test(check asym_model SOURCES asym_model.c weak_machine.c PLAIN)

@@ -158,20 +158,35 @@ static bool try_library(const char *path, char *out, char *looked)
     return false;
 }
 
-static bool find_library(const char *given, char *out)
+/* Find a library of ours beside this program or as installed. `looked`: as try_library. */
+static bool find_ours(const char *name, char *out, char *looked)
 {
     static const char *const places[] = {FLW_LIBRARY_DIR, "../lib", "."};
-    char program[FLW_LAUNCH_PATH_BYTES], looked[LOOKED_BYTES] = "";
-    char path[sizeof program + sizeof FLW_LIBRARY_DIR + sizeof LIBRARY + 1];
-    bool is_found = given != NULL && try_library(given, out, looked);
-    ssize_t length = given == NULL ? readlink("/proc/self/exe", program, sizeof program - 1) : 0;
+    char program[FLW_LAUNCH_PATH_BYTES], path[FLW_LAUNCH_PATH_BYTES + 128];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    bool is_found = false;
     program[length > 0 ? length : 0] = '\0';
     char *slash = strrchr(program, '/');
     for (size_t i = 0; slash != NULL && !is_found && i < sizeof places / sizeof *places; i++) {
-        snprintf(path, sizeof path, "%.*s/%s/" LIBRARY, (int)(slash - program), program, places[i]);
+        snprintf(path, sizeof path, "%.*s/%s/%s", (int)(slash - program), program, places[i], name);
         bool is_new = i != 1 || strcmp(places[0], places[1]) != 0;
         is_found = is_new && try_library(path, out, looked);
     }
+    return is_found;
+}
+
+bool flw_launch_find_simulator(char out[FLW_LAUNCH_PATH_BYTES])
+{
+    char looked[LOOKED_BYTES] = "";
+    return find_ours("libfallow-simcuda.so", out, looked) ||
+           flw_complain("--sim: cannot find the simulated driver; looked for %s", looked);
+}
+
+static bool find_library(const char *given, char *out)
+{
+    char looked[LOOKED_BYTES] = "";
+    bool is_found =
+        given != NULL ? try_library(given, out, looked) : find_ours(LIBRARY, out, looked);
     if (!is_found) {
         flw_complain("cannot find the library to preload; looked for %s; --library PATH names it",
                      looked);

@@ -36,6 +36,9 @@ bool flw_settings_take(void *member, const char *text);
 /* Set a key to a path, made absolute because the command may change its folder. "-" stays. */
 bool flw_settings_put_file(struct flw_settings_text *settings, const char *key, const char *path);
 
+/* Find libfallow-simcuda.so beside this program or as installed. Returns false after an error. */
+bool flw_launch_find_simulator(char out[FLW_LAUNCH_PATH_BYTES]);
+
 struct flw_launch {
     const char *subcommand; /* for messages */
     char *const *command;   /* ends with NULL */

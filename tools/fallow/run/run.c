@@ -43,6 +43,9 @@ static const char run_help[] =
     "                    compare exit status and standard output\n"
     "  --limit BYTES     most device memory to hold, and to show to the program (K, M, G, T: powers of\n"
     "                    1,024)\n"
+    "  --sim[=SETTINGS]  run on the simulated driver, without a GPU, under the rule checker; each process\n"
+    "                    prints the checker's report at its end. SETTINGS are those of FALLOW_SIMCUDA, such\n"
+    "                    as devices=2,size=24G. Kernels cannot run: a launch fails\n"
     "  --set KEY:VALUE   any other setting of FALLOW\n"
     "  --exec            become COMMAND instead of waiting for it: nothing is printed afterwards\n"
     "  --library FILE    path of libfallow-preload.so, if it is not beside this program\n"
@@ -91,8 +94,10 @@ struct order {
     const char *mode, *trace, *stats, *library;
     struct flw_settings_text settings;
     struct patterns patterns;
-    bool is_record, compares, replaces, has_stacks, enters_python;
-    uint64_t began_ns; /* since 1970 */
+    bool is_record, compares, replaces, has_stacks, enters_python, is_sim;
+    const char *sim_settings; /* NULL: none */
+    char sim_folder[64];      /* "": none */
+    uint64_t began_ns;        /* since 1970 */
 };
 
 /* ---- values */
@@ -138,6 +143,14 @@ static bool take_stacks(void *member, const char *text)
     return flw_settings_put(&order->settings, "stacks", digits);
 }
 
+static bool take_sim(void *member, const char *text)
+{
+    struct order *order = member;
+    order->is_sim = true;
+    order->sim_settings = text;
+    return true;
+}
+
 /* ---- the command line */
 
 #define OPTION(...) FLW_OPTION(struct order, __VA_ARGS__)
@@ -154,6 +167,7 @@ static const struct flw_option run_options[] = {
     {OPTION("poison", TAKE, patterns), .take = take_poison},
     {OPTION("compare", SET, compares)},
     {OPTION("limit", TAKE, settings), .take = take_limit},
+    {.name = "sim", .kind = FLW_OPTION_TAKE, .take = take_sim, .may_stand_alone = true},
     {.name = NULL}};
 
 static const struct flw_option record_options[] = {
@@ -186,6 +200,7 @@ static bool check_order(const struct order *order, const char *name, const char 
             ? "--compare runs the command twice, so not with --exec, --trace or --stats"
         : order->trace != NULL && strcmp(order->trace, "-") == 0
             ? "a trace is written to a file, not to '-'"
+        : order->is_sim && order->replaces ? "--sim removes a folder afterwards, so not with --exec"
         : order->enters_python && !order->has_stacks ? "--enter-python is for --stacks"
                                                      : NULL;
     return wrong == NULL || flw_complain("%s: %s", name, wrong);
@@ -225,6 +240,50 @@ static bool put_settings(struct order *order)
            flw_settings_put_file(settings, "stats", order->stats) &&
            flw_settings_put(settings, "enter_python", order->enters_python ? "1" : NULL) &&
            flw_settings_put(settings, "poison", order->patterns.count == 1 ? byte : NULL);
+}
+
+/* ---- the simulated driver */
+
+/* Put a folder in which the driver is the simulated one in front of the loader's path, and set up the simulator. Returns
+ * false after an error. */
+static bool begin_sim(struct order *order)
+{
+    static const char *const names[] = {"libcuda.so.1", "libcuda.so"};
+    char library[FLW_LAUNCH_PATH_BYTES], path[96], text[4096];
+    const char *folders = getenv("LD_LIBRARY_PATH"), *given = getenv("FALLOW_SIMCUDA");
+    const char *wanted = order->sim_settings != NULL ? order->sim_settings : given;
+    bool is_set = wanted != NULL && *wanted != '\0';
+    if (!flw_launch_find_simulator(library)) {
+        return false;
+    }
+    strcpy(order->sim_folder, "/tmp/fallow-sim-XXXXXX");
+    bool is_made = mkdtemp(order->sim_folder) != NULL;
+    for (size_t i = 0; is_made && i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", order->sim_folder, names[i]);
+        is_made = symlink(library, path) == 0;
+    }
+    if (!is_made) {
+        return flw_complain("--sim: cannot make a folder in /tmp: %s", strerror(errno));
+    }
+    bool has_folders = folders != NULL && *folders != '\0';
+    int length = snprintf(text, sizeof text, "%s%s%s", order->sim_folder, has_folders ? ":" : "",
+                          has_folders ? folders : "");
+    bool fits = length < (int)sizeof text && setenv("LD_LIBRARY_PATH", text, 1) == 0;
+    length = snprintf(text, sizeof text, "check%s%s", is_set ? "," : "", is_set ? wanted : "");
+    fits = fits && length < (int)sizeof text && setenv("FALLOW_SIMCUDA", text, 1) == 0;
+    return fits || flw_complain("--sim: LD_LIBRARY_PATH or FALLOW_SIMCUDA is too long");
+}
+
+static void end_sim(const struct order *order)
+{
+    char path[96];
+    if (order->sim_folder[0] != '\0') {
+        snprintf(path, sizeof path, "%s/libcuda.so", order->sim_folder);
+        (void)unlink(path);
+        snprintf(path, sizeof path, "%s/libcuda.so.1", order->sim_folder);
+        (void)unlink(path);
+        (void)rmdir(order->sim_folder);
+    }
 }
 
 /* ---- afterwards */
@@ -346,28 +405,36 @@ static void tell_trace(const struct order *order, const char *name, const struct
     }
 }
 
-static int carry_out(const struct order *order, const char *name, char **command)
+/* Run the command; a code other than 0 is this program's. */
+static int launch_and_tell(const struct order *order, struct flw_launch *launch)
+{
+    struct stat before = {0};
+    if (order->compares) {
+        return flw_compare_run(launch, order->patterns.bytes);
+    }
+    if (order->trace != NULL && stat(order->trace, &before) != 0) {
+        before = (struct stat){0};
+    }
+    int code = flw_launch(launch);
+    if (code == 0 && !flw_launch_explain(launch)) {
+        tell_trace(order, launch->subcommand, &before);
+    }
+    return code;
+}
+
+static int carry_out(struct order *order, const char *name, char **command)
 {
     struct flw_launch launch = {.subcommand = name,
                                 .command = command,
                                 .library = order->library,
                                 .settings = &order->settings,
                                 .replaces = order->replaces};
-    struct stat before = {0};
-    if (order->compares) {
-        return flw_compare_run(&launch, order->patterns.bytes);
+    int code = FLW_EXIT_FAILED;
+    if (!order->is_sim || begin_sim(order)) {
+        code = launch_and_tell(order, &launch);
     }
-    if (order->trace != NULL && stat(order->trace, &before) != 0) {
-        before = (struct stat){0};
-    }
-    int code = flw_launch(&launch);
-    if (code != 0) {
-        return code;
-    }
-    if (!flw_launch_explain(&launch)) {
-        tell_trace(order, name, &before);
-    }
-    return flw_launch_end_as(&launch);
+    end_sim(order);
+    return code != 0 || order->compares ? code : flw_launch_end_as(&launch);
 }
 
 static int run(int argc, char **argv, bool is_record)
