@@ -63,7 +63,7 @@ static void *upload_bf16(struct flw_bed *bed, const char *name, const float *val
 
 /* ---- the oracle of routing, in double */
 
-/* How many of the others rank before x: equal ones do so by number. */
+/* Return the number of values that rank before number x; equal values rank by number. */
 static int rank_of(const double *values, int count, int x)
 {
     int rank = 0;
@@ -105,7 +105,7 @@ static bool is_apart(const double *values, int count)
     return true;
 }
 
-/* True if the order of a token's experts depends on no last digit of a float. */
+/* True if rounding cannot change the order of the token's experts. */
 static bool is_clear(const struct layer *layer, int64_t token)
 {
     double scores[MOST_EXPERTS], candidates[MOST_EXPERTS], sums[4];
@@ -478,8 +478,8 @@ static struct flw_leased_step step_of(struct layer *layer)
     return step;
 }
 
-/* Prove a step after a larger and a smaller one, in each form; all forms have the same result.
- * Those that activate in place are proved without groups and in values alone. */
+/* Run a step after a larger and a smaller one, in each form; all forms have the same result. Forms
+ * that activate in place are compared without groups, and by values only. */
 static void check(struct flw_bed *bed, bool is_deepseek, bool quantises)
 {
     struct layer *layers[3] = {make(bed, 9, 7, is_deepseek),

@@ -231,7 +231,7 @@ void flw_pickle_finish(struct flw_pickle *pickle)
 
 /* ---- reading back ---- */
 
-/* Return what the node of a container of this kind refers to; 0: another kind, or empty. */
+/* Return the link of a container's node if the container is of this kind; else, or if empty, 0. */
 static uint32_t link_of(const struct flw_pickle *pickle, struct flw_pickle_value value,
                         enum flw_pickle_kind kind)
 {
