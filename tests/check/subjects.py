@@ -5,8 +5,9 @@
     subjects.py SOURCE_ROOT            the commits that no remote branch has
     subjects.py SOURCE_ROOT OLD..NEW   these commits
 
-An area is a folder or a file of the tree, without its extension, or one of AREAS; several are separated by ", ". The
-verb is imperative: one of VERBS, which a commit may extend. Merges and reverts keep the subject that git gives them.
+An area is a folder or a file of the tree, in lower case without its extension, or one of AREAS; several are separated
+by ", ". The verb is imperative: one of VERBS, which a commit may extend. Merges and reverts keep the subject that git
+gives them.
 """
 import os
 import re
@@ -15,23 +16,24 @@ import sys
 
 LONGEST = 60
 AREAS = set("all build ci comments docs messages names settings style".split())
-VERBS = set("""accept add adjust align allocate allow announce answer append apply assert attach avoid batch begin bind
-bound branch bring build cache call cap catch change check choose clamp clarify clean clear close collect combine compare
-compile complain complete compose compress compute convert copy correct count cover create cut deal declare decode
-decrease default define delay delete deny depend describe detect disable document double draw drop dump embed empty
-enable encode end enforce enter evict exclude expand expect explain export expose extend fail fall fence fetch fill find
-finish fit fix flatten flush fold follow forbid force fork format forward free gather generate give group grow guard
-halve handle hash hide hold honour ignore implement import improve include increase indent index inline insert install
-introduce invert isolate join keep label launch learn leave let lift limit link list load lock log look lower make map
-mark match measure merge migrate mirror model move name never note number offer omit open order overlap own pack parse
-pass pin place plan plant point poll port prefer prepare prevent print probe prove provide publish pull push put query
-quote raise read rebuild recognise record recover reduce refactor refresh refuse register reject release remove rename
-render reorder repair replace replay reply report require rerun reserve reset resize resolve respect restart restate
-restore restrict retire retry return reuse revert reword rewrite round route run satisfy save scan search select send
-separate serve set share shorten show shrink shut simplify size skip sleep sort specify speed split stack start state
-steal stop store stream strip support suppress swap switch take tell test tidy time track trace translate treat trim try
-tune turn unify unload unmap unpack update upload use validate verify wait wake walk warn weaken widen wrap write
-zero""".split())
+VERBS = set("""accept add adjust align allocate allow announce answer append apply assert attach avoid batch begin bind bound
+branch bring build cache call cap catch change check choose clamp clarify clean clear close collect combine
+compare compile complain complete compose compress compute convert copy correct count cover create cut deal
+declare decode decrease default define delay delete deny depend describe detect disable document double draw
+drop dump embed empty enable encode end enforce enter evict exclude expand expect explain export expose extend
+fail fall fence fetch fill find finish fit fix flatten flush fold follow forbid force fork format forward free
+gather generate give group grow guard halve handle hash hide hold honour ignore implement import improve
+include increase indent index inline insert install introduce invert isolate join judge keep label launch
+learn leave let lift limit link list load lock log look lower make map mark match measure merge migrate mirror
+model move name never note number offer omit open order overlap own pack parse pass pin place plan plant point
+poll port prefer prepare prevent print probe prove provide publish pull push put query quote raise read
+rebuild recognise record recover reduce refactor refresh refuse register reject release remove rename render
+reorder repair replace replay reply report require rerun reserve reset resize resolve respect restart restate
+restore restrict retire retry return reuse revert reword rewrite round route run satisfy save scan search
+select send separate serve set share shorten show shrink shut simplify size skip sleep sort specify speed
+split stack start state steal stop store stream strip support suppress swap switch take tell test tidy time
+trace track translate treat trim try tune turn unify unload unmap unpack update upload use validate verify
+wait wake walk warn weaken widen wrap write zero""".split())
 PASSING = ("pool: fix a lost wakeup", "tests, top: give texts room for their longest case", "docs: describe the checks",
            "Merge branch 'x'", "prose: count messages", 'Revert "pool: fix a lost wakeup"')
 FAILING = ("fix a lost wakeup", "pool: the wakeup is not lost", "pool: Fixed a lost wakeup", "pool: fixes a lost wakeup",
@@ -43,7 +45,7 @@ def git(root, *words):
 
 
 def find_areas(root):
-    words = {part.split(".")[0] or part[1:] for path in git(root, "ls-files").stdout.splitlines()
+    words = {part.split(".")[0].lower() or part[1:] for path in git(root, "ls-files").stdout.splitlines()
              for part in path.split("/")}
     return AREAS | words
 
