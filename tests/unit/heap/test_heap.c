@@ -2,7 +2,7 @@
  *
  * Owns: the proof that one heap serves every pair of an order domain and a page source: random
  * programs keep the invariants and the ledger, no memory is allocated twice, a limit holds, and
- * everything is released. Does not: use the public API (test_source.c does). */
+ * everything is released. Does not: use the public API (memory.script does). */
 #include "test_heap_bed.h"
 
 #define LIMIT (64 * FLW_MIB)

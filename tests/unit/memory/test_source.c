@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that page sources consist of driver calls only, and that a whole pool works
- * through the public API on a device without virtual memory management: allocated, freed, trimmed,
- * and nothing kept.
+ * Owns: the proof that page sources consist of driver calls only.
  * Does not: test the heap over them (test_heap.c does). */
 #include "support/test.h"
 

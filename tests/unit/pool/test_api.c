@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of the public calls, one by one: statuses, misuse, the cost of a hit, requests,
- * limits, reports. test_api_life.c has a pool's beginning and end, test_api_capture.c the
- * captures. */
+ * Owns: the public calls beside calls.script: batches, errno, names of statuses.
+ */
 #include "unit/pool/test_api.h"
 #include "support/trim.h"
 

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "fallow/fallow.h"
+#include "fallow/share.h"
+#include "fallow/sleep.h"
 #include "support/sim.h"
 
 #define MIB ((size_t)1 << 20)
@@ -166,6 +168,69 @@ static inline void api_use(struct api *api, void *ptr, size_t size, CUstream str
 {
     flw_sim_range range = {(uint64_t)(uintptr_t)ptr, size, 1, 0};
     assert_int_equal(api->sim.touch(stream, &range, 1), 0);
+}
+
+/* ---- contents, sharing */
+
+/* Memory with contents, watched by the rule checker. */
+static inline flw_sim_config api_backed_world(void)
+{
+    flw_sim_config world = flw_sim_config_default(11);
+    world.schedule = FLW_SIM_HELD;
+    world.check = 1;
+    world.backed = 1;
+    world.device_bytes = 256 * MIB;
+    return world;
+}
+
+static inline void api_begin_backed(struct api *api)
+{
+    flw_sim_config world = api_backed_world();
+    api_begin(api, &world);
+    fallow_pool_config config = api_config(api);
+    config.handle_types = FALLOW_HANDLE_FD;
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+}
+
+static inline void api_fill(struct api *api, void *ptr, size_t size, unsigned char value)
+{
+    assert_int_equal(api->sim.cu.cuMemsetD8_v2((CUdeviceptr)(uintptr_t)ptr, value, size), 0);
+}
+
+static inline bool api_holds(struct api *api, void *ptr, size_t size, unsigned char value)
+{
+    unsigned char *copy = malloc(size);
+    assert_non_null(copy);
+    assert_int_equal(api->sim.cu.cuMemcpyDtoH_v2(copy, (CUdeviceptr)(uintptr_t)ptr, size), 0);
+    bool is_same = true;
+    for (size_t i = 0; i < size && is_same; i++) {
+        is_same = copy[i] == value;
+    }
+    free(copy);
+    return is_same;
+}
+
+/* A pool with contents and exports, on the first of three devices. */
+static inline void api_begin_sharing(struct api *api, uint32_t handle_types)
+{
+    flw_sim_config world = flw_sim_config_default(21);
+    world.schedule = FLW_SIM_HELD;
+    world.check = 1;
+    world.backed = 1;
+    world.device_bytes = 256 * MIB;
+    world.device_count = 3;
+    api_begin(api, &world);
+    fallow_pool_config config = api_config(api);
+    config.handle_types = handle_types;
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+}
+
+static inline fallow_share api_export(struct api *api, void *ptr, uint32_t type)
+{
+    fallow_share share;
+    fallow_share_init(&share);
+    assert_int_equal(fallow_export(api->pool, ptr, type, &share), FALLOW_OK);
+    return share;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the debug checks: each finds the planted fault and reports nothing without one, and a pool
- * with checks keeps the other promises. */
+ * Owns: debug checks beside debug.script: patterns of poison, and a context that ends during a comparison.
+ */
 #include "unit/pool/test_api.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: errors of creation on unsuitable drivers and devices, reactions to a refusing driver, and
- * pools destroyed while others request their memory. */
+ * Owns: pools destroyed while another pool requests their memory.
+ */
 #include "unit/pool/test_api.h"
 
 #include <pthread.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the public promises where two features meet: wishes and other streams' memory, captures
- * and retired streams, threads that end, memory of lost streams.
+ * Owns: host memory for many streams that end, and races of threads that end, retire and capture.
  */
 #include "test_api.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: handles of destroyed objects: refused for good, however many others followed, without any
- * effect. */
+ * Owns: handles of captures and recorders: wild ones, a full table, the child of a fork.
+ */
 #include "unit/pool/test_api.h"
 
 #include <sys/wait.h>

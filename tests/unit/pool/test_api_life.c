@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the beginning and the end of a pool: configs of any header, good and bad; handles of other
- * pools and of destroyed ones; abandoning, and the child of a fork.
+ * Owns: structs of older and newer headers, segments of a context that was reset, and the child of a fork.
  */
 #include "support/trim.h"
 #include "unit/pool/test_api.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: changes of a pool's limit by fallow_pool_set_limit.
+ * Owns: changes of the limit while threads allocate.
  */
 #include "unit/pool/test_api.h"
 

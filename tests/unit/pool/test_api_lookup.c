@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the lookup from an address to the block: every byte of a live block finds it, whatever is
- * beside it; no byte below does, in any state; and a driver with the smallest alignment works as
- * well. */
+ * Owns: the lookup from an address to the block: every byte of a live block finds it, beside any other.
+ */
 #include "support/trim.h"
 #include "test_api.h"
 

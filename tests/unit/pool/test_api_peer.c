@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: peers of a pool: access allowed and denied at run time, also to imports; refused requests. */
+ * Owns: changes of peers while another thread's unimport is refused.
+ */
 #include "base/random.h"
-#include "unit/pool/test_api_share.h"
+#include "unit/pool/test_api.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -41,9 +42,9 @@ TEST(an_import_that_stays_is_seen_by_every_change_of_peers)
     struct refused refused = {.api = &api};
     pthread_t thread;
     unsigned missed = 0;
-    begin_sharing(&api, FALLOW_HANDLE_FD);
+    api_begin_sharing(&api, FALLOW_HANDLE_FD);
     void *ptr = api_must_alloc(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
-    fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
+    fallow_share share = api_export(&api, ptr, FALLOW_HANDLE_FD);
     assert_int_equal(fallow_import(api.pool, &share, &refused.seen), FALLOW_OK);
     close(share.descriptor);
     api_begin_capturing(&api, api.stream);

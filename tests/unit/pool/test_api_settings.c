@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the settings of a pool at work, one by one; those of the economy and of reuse have the
- * random programs, and checks their own file.
+ * Owns: the callback on_oom in several threads.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: export and import: two processes that share memory, exported blocks that are freed,
- * refused requests. */
-#include "unit/pool/test_api_share.h"
+ * Owns: export and import between two processes; sharing.script has one process.
+ */
+#include "unit/pool/test_api.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -82,7 +82,7 @@ static int import_from(int socket)
     fallow_share share;
     void *ptr = NULL;
     char told;
-    begin_sharing(&api, 0);
+    api_begin_sharing(&api, 0);
     MUST(receive_share(socket, &share));
     MUST(fallow_import(api.pool, &share, &ptr) == FALLOW_OK);
     if (share.type == FALLOW_HANDLE_FD) {
@@ -140,13 +140,13 @@ static void share_with_another_process(uint32_t type)
     struct api api;
     int sockets[2], result = -1;
     char told;
-    begin_sharing(&api, FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC);
+    api_begin_sharing(&api, FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC);
     void *ptr = api_must_alloc(&api, BLOCK_BYTES, 0,
                                type == FALLOW_HANDLE_FD ? FALLOW_REQUEST_EXPORT_FD
                                                         : FALLOW_REQUEST_EXPORT_FABRIC);
     poke(&api, ptr, 8, WORD_OUT);
     poke(&api, ptr, BLOCK_BYTES - 4, WORD_OUT);
-    fallow_share share = exported(&api, ptr, type);
+    fallow_share share = api_export(&api, ptr, type);
     assert_int_equal(share.size_bytes, BLOCK_BYTES);
     assert_int_equal(share.handle_bytes, 4 * MIB);
     assert_int_equal(share.offset_bytes, 0);

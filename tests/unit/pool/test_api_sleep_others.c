@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: others' parts in a sleep or a wake: watchers, other pools, other threads, the caller's
- * callback; a wake without enough memory, and pools that cannot sleep. */
-#include "unit/pool/test_api_sleep.h"
+ * Owns: watchers of a sleep.
+ */
+#include "unit/pool/test_api.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: data about single blocks, for any number of them: announced uses and tags. */
+ * Owns: the events of a context that a user of a block had, and that ended.
+ */
 #include "test_api.h"
 
 #include "fallow/sleep.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the waits of an allocation on the host, and the status if it may not wait. */
+ * Owns: wait_ms: the bound of all waits of a call, in virtual time.
+ */
 #include "unit/pool/test_api.h"
 
 #include <pthread.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Proves: a pool in context order reuses a freed block only after all work queued before the free
- * on any stream of any live context is complete, with few events, without waiting for a busy
- * device within the bound, and never during a capture. Only the driver knows the streams of these
- * tests. */
+ * on any stream of any live context is complete, also beside contexts that end and
+ * calls that are refused; memory.script has the rest. Only the driver knows the streams. */
 #include "test_api.h"
 
 #include <pthread.h>

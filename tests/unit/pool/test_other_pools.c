@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: guarantee 5 among the pools of a device: an allocation or a wake fails only after the other pools of the
- * process have released their free memory, in every thread's cache, with or without a fence, waiting for the device
- * as wait_ms allows.
+ * Owns: a random program of several pools on a full device: a request fails only if no other pool can release memory.
  */
-#include "unit/pool/test_api_sleep.h"
+#include "unit/pool/test_api.h"
 
 #include <stdlib.h>
 

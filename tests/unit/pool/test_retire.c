@@ -2,7 +2,7 @@
  *
  * Owns: the end of a stream from inside: other threads' uses of the handle during and after the
  * retire. Hooked driver calls stop the threads at chosen points.
- * Does not: test the memory released by a retire (test_api_edges.c, test_domain.c). */
+ * Does not: test the memory released by a retire (streams.script). */
 #include "test_api.h"
 
 #include <pthread.h>

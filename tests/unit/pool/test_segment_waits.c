@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proves: with segments, in both orders, no call that promises not to wait blocks the host, as cuMemFree does while the
- * device has work; every other wait is counted in wait_count. Time is virtual: another stream works for ten seconds.
+ * Owns: polls release segments of an idle device only; memory.script has the other calls.
  */
 #include "unit/pool/test_api.h"
 
