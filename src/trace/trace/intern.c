@@ -32,8 +32,7 @@ static bool add(struct flw_intern *intern, const void *bytes, size_t count, size
     }
     *out = (uint32_t)intern->count;
     if (intern->count >= FLW_ADDRESSMAP_ABSENT ||
-        !FLW_LARGEARRAY_HOLDS(intern->bytes, intern->byte_count + count + zeros,
-                              intern->byte_room) ||
+        !FLW_LARGEARRAY_HOLDS(intern->bytes, intern->byte_count + count + 1, intern->byte_room) ||
         !FLW_LARGEARRAY_FITS(intern->begins, intern->count + 1, intern->begin_room) ||
         !flw_addressmap_put(&intern->places, hash, *out)) {
         return false;
