@@ -162,8 +162,7 @@ void flw_bytes_fill(struct flw_bytes *bytes, uint64_t offset, uint64_t size, uin
 void flw_bytes_put(struct flw_bytes *bytes, uint64_t offset, const unsigned char *read,
                    uint64_t size)
 {
-    bool is_whole = flw_bytes_is_uniform(read) && size == STEP_BYTES && offset % STEP_BYTES == 0;
-    if (is_whole && bytes->step != NULL) {
+    if (read == uniform) { /* the begin of a step of one value */
         flw_bytes_fill(bytes, offset, size, uniform_value, 4);
     } else {
         memmove(flw_bytes_write(bytes, offset, size), read, size);

@@ -186,8 +186,8 @@ TEST(the_profile_gives_contents_to_default_worlds_alone)
 static void change(uint64_t random, const CUdeviceptr at[2], unsigned char *model[2])
 {
     static const unsigned units[] = {1, 2, 4};
-    uint64_t limit = 10 * SPARSE_PLACE, unit = units[random % 3],
-             from = (random >> 8) % limit & ~3u, to = (random >> 20) % limit & ~3u,
+    uint64_t limit = 10 * SPARSE_PLACE, unit = units[random % 3], from = (random >> 8) % limit,
+             to = (random >> 20) % limit,
              bytes = (random >> 32) % (limit - (from > to ? from : to));
     unsigned value = (unsigned)(random >> 40) & 0xff;
     unsigned which = (unsigned)(random >> 7) & 1;
@@ -195,8 +195,12 @@ static void change(uint64_t random, const CUdeviceptr at[2], unsigned char *mode
         from -= from % SPARSE_PLACE;
         to -= to % SPARSE_PLACE;
         bytes -= bytes % SPARSE_PLACE;
+        to += random >> 62 == 0 ? 1 : 0; /* a step of one value to an odd place */
     }
-    bytes &= ~3ull;
+    if (unit == 4 && (random >> 4 & 2) != 0) {
+        to &= ~3ull;
+        bytes &= ~3ull;
+    }
     switch (random >> 4 & 3) {
     case 0:
         ASSERT_OK(sim.cu.cuMemcpyHtoD_v2(at[which] + to, model[!which] + from, bytes));
