@@ -46,12 +46,14 @@ KNOWN = {
     # and the section around them; with 1.17 x held, pieces are moved.
     ("experts", "5ms", "driver calls of balanced above 4,000 in 1,000 allocations"): 700,
     # With random sizes near the cap only memory buys fewer growths. Up to 256 MiB of 16 GiB, held / growths: 1.02 /
-    # 4,018, 1.045 / 2,320, 1.15 / 576; PyTorch's policy 1.39 / 122.
+    # 4,018, 1.045 / 2,320, 1.16 / 603; PyTorch's policy 1.39 / 122.
     ("random rmm", "*", f"{BALANCED}: {GROWTHS}"): 250,
     ("random rmm", "*", f"{MEMORY}: {GROWTHS}"): 350,
-    ("random rmm --count 10000 --max 256M", "*", f"{BALANCED}: {GROWTHS}"): 150,
+    ("random rmm --count 10000 --max 256M", "*", f"{BALANCED}: {GROWTHS}"): 260,
     ("random rmm --count 10000 --max 256M", "*", f"{MEMORY}: {GROWTHS}"): 2400,
     ("random rmm --count 10000 --max 64M", "*", f"{MEMORY}: {GROWTHS}"): 900,
+    # Of the bytes that the sizes are rounded to, of which the documented bound is, 1.02 is held.
+    ("random rmm --count 10000 --max 1M", "*", f"thousandths of {MEMORY} above 1050"): 10,
     ("random query --count 200", "*", f"{MEMORY}: {GROWTHS}"): 110,
     # Sizes of three octaves at once, in pieces between which small blocks stay.
     ("random query --count 200 --rows 1000000", "*", f"thousandths of {MEMORY} above 1050"): 90,
@@ -209,7 +211,7 @@ def several_passes(f, name, trace, passes, lags):
 
 def passes(f, path, _):
     """From the third of thirty passes on, balanced, on one stream: no driver call, no event, no wait, no move that
-    waited; 1.15 x requested + 16 MiB are held. Several streams: see several_passes."""
+    waited; 1.16 x requested + 16 MiB are held. Several streams: see several_passes."""
     name = os.path.basename(path)
     for lag in EVENT_LAGS:
         counts, row, streams = from_third(f, path, lag, 30)
@@ -217,7 +219,7 @@ def passes(f, path, _):
             break
         for key, count in counts.items():
             f.expect(name, lag, f"{key} after two passes", count if key != "allocations" else 0)
-        f.bounded(name, lag, BALANCED, row, 1.15)
+        f.bounded(name, lag, BALANCED, row, 1.16)
     for streams in 3, 8:
         several_passes(f, f"{streams} streams: {name}", f.deal(path, streams), 30, (0, 200, 2000, 20000))
 

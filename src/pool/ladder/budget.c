@@ -100,6 +100,7 @@ uint64_t flw_climb_loose_budget(const struct flw_climb *climb)
  * room for so many. */
 #define LIMITED_HANDLE_BYTES (8 * FLW_MIB)
 #define DEVICE_HANDLES       512
+#define HANDLE_MOST          (64 * FLW_MIB)
 
 static bool is_limited(const struct flw_climb *climb)
 {
@@ -107,7 +108,7 @@ static bool is_limited(const struct flw_climb *climb)
 }
 
 /* Growths become larger with the pool, so that calls do not become more; small again in the last tenth
- * of a limit. A growth is one handle. But a handle moves only as a whole: with larger ones more is held.
+ * of a limit. But a handle moves only as a whole: with larger ones more is held.
  * So a memory-first pool that could not keep to its budget takes smaller ones from then on, but not so small
  * that a large request takes more than about these, and a small pool, where a few large ones would pin all
  * that it may hold beyond its need, makes several for one growth. */
@@ -118,6 +119,13 @@ static bool is_near_limit(const struct flw_climb *climb)
 {
     uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
     return reserved + climb->need_bytes > climb->heap->limit_bytes / 10 * 9;
+}
+
+static uint64_t most_handle(const struct flw_climb *climb)
+{
+    uint64_t share = climb->pool->device_bytes / DEVICE_HANDLES;
+    return is_limited(climb) ? LIMITED_HANDLE_BYTES
+                             : flw_clamp(share, LIMITED_HANDLE_BYTES, HANDLE_MOST);
 }
 
 static uint64_t usual_growth(const struct flw_climb *climb)
@@ -139,9 +147,7 @@ static uint64_t usual_growth(const struct flw_climb *climb)
     }
     wanted >>= atomic_load_explicit(&climb->pool->budget.handle_halvings, memory_order_relaxed);
     wanted = is_tight ? flw_max(wanted, flw_min(climb->need_bytes / NEED_HANDLES, most)) : wanted;
-    uint64_t most_bytes =
-        is_limited(climb) ? LIMITED_HANDLE_BYTES : climb->pool->device_bytes / DEVICE_HANDLES;
-    return flw_min(wanted, flw_max(most_bytes, LIMITED_HANDLE_BYTES));
+    return flw_min(wanted, most_handle(climb));
 }
 
 /* A power of two. However large the request, it takes at most about a thousand handles: each is two
@@ -153,6 +159,24 @@ static uint64_t growth_size(const struct flw_climb *climb)
     uint64_t wanted = flw_max(usual_growth(climb), climb->need_bytes / GROWTH_HANDLES);
     wanted = wanted < 2 * FLW_MIB ? 2 * FLW_MIB : 1ull << flw_log2_floor(wanted);
     return flw_max(wanted, climb->heap->source.granularity_bytes);
+}
+
+/* Return the size of new handles. One small block keeps its handle in place, so the size follows the growth, and is a
+ * small part of a pool that has much memory beside the request. Memory first makes smaller ones, since it moves handles
+ * often. */
+#define GROWTH_SHARE 8
+#define POOL_SHARE   128
+
+static uint64_t handle_size(const struct flw_climb *climb, uint64_t growth, uint64_t ahead_bytes)
+{
+    uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+    if (climb->pool->config.economy == FALLOW_MEMORY_FIRST) {
+        return reserved + climb->need_bytes <= FLW_SMALL_POOL_BYTES ? 0 : growth;
+    }
+    uint64_t wanted = flw_max(climb->need_bytes, ahead_bytes) / GROWTH_SHARE;
+    wanted = reserved > climb->need_bytes / 4 ? flw_min(wanted, reserved / POOL_SHARE) : wanted;
+    wanted = is_near_limit(climb) ? 1 : flw_clamp(wanted, 1, most_handle(climb));
+    return 1ull << flw_log2_floor(flw_max(wanted, climb->need_bytes / GROWTH_HANDLES));
 }
 
 /* Memory first has small handles, and maps a few more of them than are missing, which the next requests
@@ -206,13 +230,13 @@ void flw_climb_want_units(struct flw_climb *climb, uint32_t unit_count)
         flw_align_up((uint64_t)unit_count << FLW_UNIT_LOG2, climb->heap->source.granularity_bytes);
 }
 
-/* A pool in its steady state makes room for the next request of the size too, where that is little of what it may
- * grow by. */
+/* A pool in its steady state makes room for two more requests of the size, if that is a small part of what it may grow
+ * by. */
 static uint64_t steady_growth(const struct flw_climb *climb, uint64_t budget_bytes)
 {
-    uint64_t loose = flw_climb_loose_budget(climb), twice = 2 * climb->need_bytes;
-    bool is_little = twice <= (loose - climb->peak_bytes) / 4;
-    return climb->is_steady && budget_bytes <= loose && is_little ? twice : 0;
+    uint64_t loose = flw_climb_loose_budget(climb), wanted = 3 * climb->need_bytes;
+    bool is_little = wanted <= (loose - climb->peak_bytes) / 4;
+    return climb->is_steady && budget_bytes <= loose && is_little ? wanted : 0;
 }
 
 /* With several streams most climbs come here, and few may grow: the search for a place is spared. (With one stream
@@ -250,7 +274,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     bool is_dedicated = flw_need_is_dedicated(climb->heap, need);
     struct flw_grow_request request = flw_climb_request(climb->heap, need);
     request.budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes);
-    request.handle_bytes = after <= FLW_SMALL_POOL_BYTES ? 0 : growth;
+    request.handle_bytes = handle_size(climb, growth, ahead_bytes);
     request.ahead_bytes = ahead_bytes;
     request.beyond_bytes = beyond_size(climb, budget_bytes);
     request.is_dedicated = is_dedicated || flw_need_is_whole_segment(climb->heap, need);
