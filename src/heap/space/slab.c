@@ -259,29 +259,38 @@ static unsigned step_within(uint32_t units, uint64_t most_units)
                : (unsigned)flw_min(flw_log2_floor(most_units / units), FLW_SLAB_STEPS - 1);
 }
 
-static unsigned slab_step(const struct flw_domain *domain, unsigned class_index, uint32_t units,
-                          uint64_t most_units)
+/* A large slab keeps fewer handles in place than several small ones, but a slot of a large class that is free in it
+ * serves only its class: where most memory is in slabs, those of large classes are small. */
+static uint64_t most_slab_units(const struct flw_heap *heap, unsigned class_index)
+{
+    bool is_small = flw_class_bytes(class_index) > FLW_UNIT_BYTES &&
+                    heap->slabs.bytes > atomic_load(&heap->reserved_bytes) / 2;
+    return is_small ? 0 : FLW_SLAB_MAX_UNITS;
+}
+
+static unsigned slab_step(const struct flw_heap *heap, const struct flw_domain *domain,
+                          unsigned class_index, uint32_t units, uint64_t most_units)
 {
     /* A quarter of the domain's present memory of the class. */
     uint64_t usual = (uint64_t)units * (domain->slab_count[class_index] / 4);
     uint64_t many = FLW_SLAB_MANY_SLOTS * flw_class_bytes(class_index) / FLW_UNIT_BYTES;
     uint64_t more = flw_min(flw_min(most_units, many), domain->slab_units[class_index] / 256);
-    return step_within(units, flw_max(flw_min(usual, FLW_SLAB_MAX_UNITS), more));
+    return step_within(units, flw_max(flw_min(usual, most_slab_units(heap, class_index)), more));
 }
 
-unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_index,
-                            uint64_t most_units)
+unsigned flw_heap_slab_step(const struct flw_heap *heap, const struct flw_domain *domain,
+                            unsigned class_index, uint64_t most_units)
 {
-    return slab_step(domain, class_index, flw_class_slab_units(class_index), most_units);
+    return slab_step(heap, domain, class_index, flw_class_slab_units(class_index), most_units);
 }
 
 struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain *domain,
                                         unsigned class_index)
 {
     uint32_t smallest = heap->map.slab_units[class_index];
-    unsigned usual = slab_step(domain, class_index, smallest, 0);
+    unsigned usual = slab_step(heap, domain, class_index, smallest, 0);
     struct flw_span *run = NULL;
-    for (unsigned step = slab_step(domain, class_index, smallest, UINT64_MAX);
+    for (unsigned step = slab_step(heap, domain, class_index, smallest, UINT64_MAX);
          run == NULL && step > usual; step--) {
         run = flw_heap_take_run(heap, domain, smallest << step, 1);
     }

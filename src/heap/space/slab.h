@@ -28,8 +28,8 @@ void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain,
  * first, up to FLW_SLAB_MAX_UNITS with demand. If that would be few slots and the class has 256
  * times as much memory, up to FLW_SLAB_MANY_SLOTS, so that headers are small compared with slots;
  * then at most `most_units`. */
-unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_index,
-                            uint64_t most_units);
+unsigned flw_heap_slab_step(const struct flw_heap *heap, const struct flw_domain *domain,
+                            unsigned class_index, uint64_t most_units);
 /* Take a free mapped run for the next slab of a class, LIVE, of the largest step available. NULL:
  * none. */
 struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain *domain,

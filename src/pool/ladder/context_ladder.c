@@ -225,8 +225,9 @@ static void plan(struct flw_climb *climb)
     climb->peak_bytes = flw_max(peak, flw_not_negative(requested) + need->size_bytes);
     if (need->class_index < FLW_CLASS_COUNT) {
         flw_lock_acquire(&climb->heap->lock);
-        unit_count = flw_class_slab_units(need->class_index)
-                     << flw_heap_slab_step(need->domain, need->class_index, UINT64_MAX);
+        unit_count =
+            flw_class_slab_units(need->class_index)
+            << flw_heap_slab_step(climb->heap, need->domain, need->class_index, UINT64_MAX);
         flw_lock_release(&climb->heap->lock);
         need->align_units = 1;
     }

@@ -119,7 +119,8 @@ static void plan(struct flw_climb *climb)
         uint64_t most_units = budget > reserved ? (budget - reserved) >> FLW_UNIT_LOG2 : 0;
         uint32_t smallest = flw_class_slab_units(need->class_index);
         flw_lock_acquire(&climb->heap->lock);
-        unit_count = smallest << flw_heap_slab_step(need->domain, need->class_index, most_units);
+        unit_count = smallest << flw_heap_slab_step(climb->heap, need->domain, need->class_index,
+                                                    most_units);
         flw_lock_release(&climb->heap->lock);
         need->align_units = 1;
     }

@@ -19,7 +19,7 @@ static struct flw_span *take_slab_run(struct flw_heap *heap, const struct flw_ne
     if (heap->source.ops->remaps && atomic_load(&heap->reserved_bytes) <= FLW_SMALL_POOL_BYTES) {
         /* Memory first: the smallest, which is empty again the soonest. */
         unsigned step =
-            need->spares_waits ? 0 : flw_heap_slab_step(need->domain, need->class_index, 0);
+            need->spares_waits ? 0 : flw_heap_slab_step(heap, need->domain, need->class_index, 0);
         run = flw_heap_take_crowded(heap, need->domain,
                                     flw_class_slab_units(need->class_index) << step);
     }

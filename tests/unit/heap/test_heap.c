@@ -324,25 +324,26 @@ TEST(a_growth_has_no_more_unmapped_than_it_lacks)
 TEST(a_slab_grows_with_what_its_class_holds)
 {
     static struct flw_domain domain;
+    static const struct flw_heap heap; /* little is in slabs */
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         uint32_t smallest = flw_class_slab_units(c);
         for (uint64_t held = 1; held <= 1u << 24; held *= 2) {
             domain.slab_count[c] = UINT32_MAX;
             domain.slab_units[c] = (uint32_t)held;
-            uint64_t usual = (uint64_t)smallest << flw_heap_slab_step(&domain, c, 0);
-            uint64_t most = (uint64_t)smallest << flw_heap_slab_step(&domain, c, UINT64_MAX);
+            uint64_t usual = (uint64_t)smallest << flw_heap_slab_step(&heap, &domain, c, 0);
+            uint64_t most = (uint64_t)smallest << flw_heap_slab_step(&heap, &domain, c, UINT64_MAX);
             uint64_t slots = (most * FLW_UNIT_BYTES) / flw_class_bytes(c);
             assert_true(usual <= FLW_SLAB_MAX_UNITS);
             assert_true(most == usual || most <= held / 256);
             assert_true(most == usual || slots <= FLW_SLAB_MANY_SLOTS);
             assert_true(held < 1u << 22 || slots > FLW_SLAB_MANY_SLOTS / 2 ||
                         most == (uint64_t)smallest << (FLW_SLAB_STEPS - 1));
-            uint64_t bounded = (uint64_t)smallest << flw_heap_slab_step(&domain, c, 100);
+            uint64_t bounded = (uint64_t)smallest << flw_heap_slab_step(&heap, &domain, c, 100);
             assert_true(bounded <= 100);
         }
         domain.slab_count[c] = 0;
         domain.slab_units[c] = 0;
-        assert_int_equal(flw_heap_slab_step(&domain, c, UINT64_MAX), 0);
+        assert_int_equal(flw_heap_slab_step(&heap, &domain, c, UINT64_MAX), 0);
     }
 }
 
