@@ -172,7 +172,8 @@ typedef enum fallow_page_source {
     FALLOW_PAGES_HANDLES = 1,
     /** Segments (cuMemAlloc), for legacy IPC and for libraries that do not support handles.
      *
-     *  A block above 1 MiB that fits no free memory gets a segment of its own. A block of
+     *  A block above 1 MiB that fits no free memory gets a segment of its own, unless the driver's
+     *  rounding to 2 MiB would waste more than an eighth of the block. A block of
      *  one_handle_bytes or more fills a whole segment, which is never split and later serves blocks
      *  of at least eight ninths of its size. Smaller segments may be split once free.
      *

@@ -79,7 +79,7 @@ static const struct load loads[] = {
     {"512 B to 1 MiB, memory first", MEMORY_FIRST, STEADY(512, false), 1120, 0},
     {"512 B to 1 MiB, uniform, memory first", MEMORY_FIRST, STEADY(512, true), 1060, 0},
     {"300 KB to 1 MiB, uniform, memory first", MEMORY_FIRST, STEADY(300000, true), 1060, 0},
-    {"1.1 MB, segments", BALANCED, FALLOW_ORDER_STREAM, FALLOW_PAGES_SEGMENTS, EQUAL, 1870, 0},
+    {"1.1 MB, segments", BALANCED, FALLOW_ORDER_STREAM, FALLOW_PAGES_SEGMENTS, EQUAL, 1120, 0},
     {"1.1 MB, context order", BALANCED, FALLOW_ORDER_CONTEXT, FALLOW_PAGES_AUTOMATIC, EQUAL, 1990,
      0},
     {"mixed sizes, trimmed",

@@ -437,8 +437,9 @@ static uint64_t segment_bytes(const struct flw_heap *heap, const struct flw_grow
 {
     uint64_t need = needed_segment_bytes(heap, request);
     uint64_t reserved = atomic_load(&heap->reserved_bytes);
-    if (request->unit_count >= FLW_MIB >> FLW_UNIT_LOG2 || request->is_single_handle ||
-        request->is_exact) {
+    uint64_t asked = (uint64_t)request->unit_count << FLW_UNIT_LOG2;
+    bool is_large = asked >= FLW_MIB && (need - asked) * 8 <= asked; /* else much of it is waste */
+    if (is_large || request->is_dedicated || request->is_single_handle || request->is_exact) {
         return need; /* an allocation of its own, so that the driver reports the base and size */
     }
     uint64_t wanted = flw_clamp(reserved / 16, 2 * FLW_MIB, 64 * FLW_MIB);
