@@ -623,6 +623,8 @@ static fallow_status be_gone(void)
 
 /* clang-format off */
 #define CALLS(X) \
+    X(report, "report", 0, fallow_pool_get_oom_report(call->pool, &(fallow_oom_report){.struct_size = sizeof(fallow_oom_report)})) \
+    X(stats, "stats", 0, fallow_pool_get_stats(call->pool, &(fallow_stats){.struct_size = sizeof(fallow_stats)})) \
     X(destroy, "destroy", 0, (fallow_pool_destroy(call->pool), FALLOW_OK)) \
     X(abandon, "abandon", 0, (fallow_pool_abandon(call->pool), be_gone())) \
     X(gone, "gone", 0, be_gone()) \
