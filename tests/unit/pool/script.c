@@ -251,6 +251,8 @@ static void begin_test(void)
     for (size_t i = 0; i < script.thing_count; i++) {
         if (script.things[i].kind == 'p') {
             fallow_pool_abandon(script.things[i].handle); /* of a test that failed */
+        } else if (script.things[i].kind == 'e') {
+            free(script.things[i].handle);
         }
     }
     for (size_t i = 0; i < script.block_count; i++) {
