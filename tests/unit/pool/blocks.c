@@ -80,6 +80,8 @@ static fallow_status alloc_one(struct script_call *call, size_t bytes)
                                                                     : script_stream("s");
     fallow_request request;
     void *ptr = &request;
+    script_know(call, call->count > 3 && !is_option(call->words[3]) ? 4 : 3,
+                "every zero dedicated no-wait no-grow fd fabric tag= align= ");
     fallow_request_init(&request);
     request.size_bytes = bytes;
     request.flags = flags_of(call);

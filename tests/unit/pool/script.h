@@ -58,7 +58,7 @@ struct script_verb {
 struct script {
     struct flw_sim sim;
     CUcontext context; /* of the world */
-    bool has_world, is_gone;
+    bool has_world, is_gone, is_violated;
     struct script_thing things[SCRIPT_MOST];
     size_t thing_count;
     struct script_blocks blocks[SCRIPT_MOST];
@@ -67,6 +67,7 @@ struct script {
     size_t released;                 /* by the last `trim` */
     char log[1024];                  /* the last line */
     unsigned log_count, alarm_count; /* lines; those that are not information */
+    unsigned failure_count;          /* pools that could not be created */
     const char *oom_body;            /* runs when the pool calls on_oom; NULL: no callback */
     size_t oom_length;
     uint64_t oom_calls;
@@ -114,6 +115,10 @@ fallow_pool *script_first_pool(void);
 const char *script_option(const struct script_call *call, const char *key);
 uint64_t script_number_of(const struct script_call *call, const char *key, uint64_t usual);
 bool script_has(const struct script_call *call, const char *word);
+/* Fail if a word from the `first` on is not in `known`: names between spaces, "KEY=" for KEY=VALUE. */
+void script_know(const struct script_call *call, int first, const char *known);
+/* Fail if memory or another resource of the world remains, or a rule was broken. */
+void script_check_world(void);
 void script_keep_block(struct script_call *call, const char *name, void *ptr, size_t bytes,
                        CUstream stream);
 /* Run `one` for the blocks of the first word; stop at the first status other than OK. */

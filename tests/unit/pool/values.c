@@ -258,8 +258,8 @@ static uint64_t named_value(const char *name)
     if (strcmp(name, "oom_calls") == 0 || strcmp(name, "log_count") == 0) {
         return *name == 'o' ? script.oom_calls : script.log_count;
     }
-    if (strcmp(name, "alarm_count") == 0) {
-        return script.alarm_count;
+    if (strcmp(name, "alarm_count") == 0 || strcmp(name, "failure_count") == 0) {
+        return *name == 'a' ? script.alarm_count : script.failure_count;
     }
     for (size_t i = 0; i < sizeof stats_fields / sizeof *stats_fields; i++) {
         if (strcmp(stats_fields[i].name, name) == 0) {
@@ -310,7 +310,9 @@ static uint64_t factor_at(const char **at)
     if (**at == '(') {
         ++*at;
         uint64_t value = sum_at(at);
-        *at += **at == ')';
+        if (*(*at)++ != ')') {
+            script_fail("an expression lacks ')'");
+        }
         return value;
     }
     size_t length = strcspn(*at, "+-*/%()");

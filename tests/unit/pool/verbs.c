@@ -35,6 +35,21 @@ bool script_has(const struct script_call *call, const char *word)
     return false;
 }
 
+void script_know(const struct script_call *call, int first, const char *known)
+{
+    for (int i = first; i < call->count; i++) {
+        size_t length = strcspn(call->words[i], "=");
+        length += call->words[i][length] == '=';
+        const char *at = known;
+        while (strncmp(at, call->words[i], length) != 0 || at[length] != ' ') {
+            at += strcspn(at, " ");
+            if (*at++ == '\0') {
+                script_fail("unknown word '%s'", call->words[i]);
+            }
+        }
+    }
+}
+
 uint64_t script_number_of(const struct script_call *call, const char *key, uint64_t usual)
 {
     const char *value = script_option(call, key);
@@ -63,6 +78,13 @@ static uint64_t choice(const struct script_call *call, const char *key, const ch
 
 static fallow_status run_world(struct script_call *call)
 {
+    script_know(call, 1,
+                "clock random unchecked backed vmm no-vmm no-ids new-handles lonely wants-context "
+                "seed= device= devices= version= lag= depth= reserve-most= reserve-all= "
+                "reserve-error= driver= ");
+    if (script.has_world) {
+        script_check_world();
+    }
     flw_sim_config world = flw_sim_config_default(script_number_of(call, "seed", 7));
     world.schedule = script_has(call, "clock")    ? FLW_SIM_CLOCK
                      : script_has(call, "random") ? FLW_SIM_RANDOM
@@ -87,6 +109,7 @@ static fallow_status run_world(struct script_call *call)
                 "play");
     script.context = flw_sim_begin(&script.sim, &world);
     script.has_world = true;
+    script.is_gone = script.is_violated = false;
     for (size_t i = 0; i < script.block_count; i++) {
         script.blocks[i].is_freed = true;
     }
@@ -159,6 +182,9 @@ static fallow_status run_pool(struct script_call *call)
 {
     const char *name =
         call->count > 1 && strchr(call->words[1], '=') == NULL ? call->words[1] : "p";
+    script_know(call, name == call->words[1] ? 2 : 1,
+                "driver= device= limit= wait= economy= reuse= order= source= checks= types= dies= "
+                "helper= decay= one= reserved= reserved_1= peer-count= peers= ");
     static int peers[16];
     fallow_pool_config config;
     fallow_pool *pool = NULL;
@@ -197,7 +223,9 @@ static fallow_status run_pool(struct script_call *call)
         config.peer_devices = peers;
     }
     config.on_oom = script.oom_body != NULL ? run_callback : NULL;
+    script.log[0] = '\0'; /* lines of earlier calls */
     fallow_status status = fallow_pool_create(&config, &pool);
+    script.failure_count += status != FALLOW_OK;
     if ((status == FALLOW_OK) != (pool != NULL)) {
         script_fail("%s, but the pool is %p", fallow_status_name(status), (void *)pool);
     }
@@ -497,7 +525,8 @@ static fallow_status run_is(struct script_call *call)
     return FALLOW_OK;
 }
 
-/* log TEXT: the last line has it; without a text, the line is forgotten. */
+/* log TEXT: the last line since `pool`, or since a call with an expected status, has it; without a text, the line is
+ * forgotten. */
 static fallow_status run_log(struct script_call *call)
 {
     if (call->count == 1) {
@@ -517,13 +546,15 @@ static fallow_status run_no_log(struct script_call *call)
     return FALLOW_OK;
 }
 
-/* await VALUE MOST: poll, in real time, until the value is at most that. ctest's timeout is the bound. */
+/* await VALUE MOST [idle]: poll, or only wait, in real time, until the value is at most that. ctest's timeout is the
+ * bound. */
 static fallow_status run_await(struct script_call *call)
 {
+    script_know(call, 3, "idle ");
     while (script_value(call->words[1]) > script_value(call->words[2])) {
         (void)usleep(20000);
         (void)script.sim.step(UINT64_MAX);
-        if (fallow_pool_poll(call->pool) != FALLOW_OK) {
+        if (!script_has(call, "idle") && fallow_pool_poll(call->pool) != FALLOW_OK) {
             script_fail("the poll failed");
         }
     }
@@ -614,6 +645,16 @@ static fallow_status ok(CUresult result)
     return FALLOW_OK;
 }
 
+/* The test broke a rule on purpose: the world's violations are no failure. */
+static fallow_status be_violated(void)
+{
+    if (flw_sim_read_ledger(&script.sim).violation_count == 0) {
+        script_fail("no rule was broken");
+    }
+    script.is_violated = true;
+    return FALLOW_OK;
+}
+
 /* The device or the pool is lost: the end of the test does not compare the ledger. */
 static fallow_status be_gone(void)
 {
@@ -628,6 +669,7 @@ static fallow_status be_gone(void)
     X(destroy, "destroy", 0, (fallow_pool_destroy(call->pool), FALLOW_OK)) \
     X(abandon, "abandon", 0, (fallow_pool_abandon(call->pool), be_gone())) \
     X(gone, "gone", 0, be_gone()) \
+    X(violated, "violated", 0, be_violated()) \
     X(work, "work", 1, ok(script.sim.touch(STREAM(1), NULL, 0))) \
     X(retire, "retire", 1, fallow_stream_retire(call->pool, STREAM(1))) \
     X(new, "new", 1, (STREAM(1), FALLOW_OK)) \
