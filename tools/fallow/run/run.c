@@ -43,9 +43,10 @@ static const char run_help[] =
     "                    compare exit status and standard output\n"
     "  --limit BYTES     most device memory to hold, and to show to the program (K, M, G, T: powers of\n"
     "                    1,024)\n"
-    "  --sim[=SETTINGS]  run on the simulated driver, without a GPU, under the rule checker; each process\n"
-    "                    prints the checker's report at its end. SETTINGS are those of FALLOW_SIMCUDA, such\n"
-    "                    as devices=2,size=24G. Kernels cannot run: a launch fails\n"
+    "  --sim[=SETTINGS]  run on the simulated driver, without a GPU, under the rule checker. A process\n"
+    "                    prints the checker's report when it exits, but not after _exit or a signal.\n"
+    "                    SETTINGS are those of FALLOW_SIMCUDA, such as devices=2,size=24G. Kernels\n"
+    "                    cannot run: a launch fails\n"
     "  --set KEY:VALUE   any other setting of FALLOW\n"
     "  --exec            become COMMAND instead of waiting for it: nothing is printed afterwards\n"
     "  --library FILE    path of libfallow-preload.so, if it is not beside this program\n"
@@ -258,6 +259,9 @@ static bool begin_sim(struct order *order)
     }
     strcpy(order->sim_folder, "/tmp/fallow-sim-XXXXXX");
     bool is_made = mkdtemp(order->sim_folder) != NULL;
+    if (!is_made) {
+        order->sim_folder[0] = '\0'; /* there is none to remove */
+    }
     for (size_t i = 0; is_made && i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", order->sim_folder, names[i]);
         is_made = symlink(library, path) == 0;
