@@ -82,7 +82,7 @@ if(TARGET fallow AND FALLOW_BENCH AND CMAKE_BUILD_TYPE STREQUAL "Release" AND FA
   if(TARGET simcuda-libcuda)
     flw_add_script(NAME check.peers SCRIPT ../peers/measure LABELS slow TIMEOUT 600 ARGUMENTS ${PROJECT_BINARY_DIR}
       --against ${source}/tests/README.md)
-    flw_add_script(NAME check.clients SCRIPT ../peers/clients LABELS slow TIMEOUT 900 ARGUMENTS ${PROJECT_BINARY_DIR}
+    flw_add_script(NAME check.clients SCRIPT ../peers/clients LABELS slow TIMEOUT 1500 ARGUMENTS ${PROJECT_BINARY_DIR}
       --without-fetch)
   endif()
 endif()
