@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "simcuda/check.h"
 #include "simcuda/host.h"
+#include "simcuda/mempool.h"
 #include "simcuda/storage.h"
 
 const char flw_check_allocates[] = "pool allocation";
@@ -133,12 +134,17 @@ static struct stretch *cut(struct stretch *left, uint64_t at)
 
 /* ---- permission ---- */
 
+static unsigned needed_access(bool is_write)
+{
+    return is_write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+}
+
 /* Return the end of the adjacent mappings from `at` in `mapping` that may be accessed, up to
  * `end`. */
 static uint64_t mapped_until(const struct flw_device *device, const struct flw_mapping *mapping,
                              uint64_t at, uint64_t end, bool is_write)
 {
-    unsigned needed = is_write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+    unsigned needed = needed_access(is_write);
     while (at < end && mapping->access[device->ordinal] >= needed) {
         const struct flw_tree_node *next = mapping->node.next;
         at = mapping->node.end;
@@ -169,6 +175,11 @@ static uint64_t legal_until(const struct flw_context *context, uint64_t at, uint
         *why = "the device has no such access";
         return mapped_until(context->device, mapping, at, flw_min(end, region->node.end), is_write);
     case FLW_REGION_POOLED:
+        *why = "the device has no access to the pool";
+        if (context->device != region->device &&
+            region->pool->access[context->device->ordinal] < needed_access(is_write)) {
+            return at;
+        }
         return region->node.end; /* the time of a block's allocation is a matter of order:
                                      test_stretch */
     case FLW_REGION_ALLOCATION:

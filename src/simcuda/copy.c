@@ -153,6 +153,9 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t b
 static CUresult copy_any(struct flw_call *call, struct flw_stream *stream, CUdeviceptr to,
                          CUdeviceptr from, size_t bytes, bool waits)
 {
+    if (bytes == 0) {
+        return CUDA_SUCCESS;
+    }
     bool to_known = flw_storage_is_known(to), from_known = flw_storage_is_known(from);
     void *host_to = (void *)(uintptr_t)to;
     const void *host_from = (const void *)(uintptr_t)from;
@@ -164,13 +167,15 @@ static CUresult copy_any(struct flw_call *call, struct flw_stream *stream, CUdev
     }
     bool is_device = (to >= FLW_SPACE_BEGIN && to < FLW_SPACE_END && !to_known) ||
                      (from >= FLW_SPACE_BEGIN && from < FLW_SPACE_END && !from_known);
-    FLW_REFUSE_IF(bytes != 0 && (is_device || to == 0 || from == 0), CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(is_device || to == 0 || from == 0, CUDA_ERROR_INVALID_VALUE);
     if (to_known) {
         return copy_in(call, stream, to, host_from, bytes, waits);
     }
     if (from_known) {
         return copy_out(call, stream, host_to, from, bytes, waits);
     }
+    /* a graph could not repeat it */
+    FLW_REFUSE_IF(stream->capture != NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     struct flw_work nothing = {.kind = FLW_WORK_EMPTY, .name = "copy on the host"};
     FLW_TRY(flw_order_give(call, stream, &nothing, true));
     memmove(host_to, host_from, bytes);
@@ -184,6 +189,15 @@ static CUresult copy_linear(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUst
     return copy_any(&call, call.stream, to, from, bytes, waits);
 }
 
+/* The plain copy on the device waits for nothing but memory of the host. */
+static CUresult copy_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle)
+{
+    FLW_CALL_ON_STREAM(cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT, handle);
+    bool waits =
+        flw_storage_is_host(to) || flw_storage_is_host(from) || !flw_storage_is_known(from);
+    return copy_within(&call, call.stream, to, from, bytes, waits, false);
+}
+
 static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                           CUcontext from_context, size_t bytes, CUstream handle)
 {
@@ -193,10 +207,10 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
     return copy_within(&call, call.stream, to, from, bytes, false, true);
 }
 
-/* One side of a box: rows of `pitch` bytes, planes of `height` rows. */
+/* One side of a box: rows of `pitch` bytes, planes of `height` rows; it begins at x, y, z. */
 struct side {
     CUdeviceptr at;
-    size_t pitch, height;
+    size_t pitch, height, x, y, z;
 };
 
 static CUresult find_side(struct side *side, CUmemorytype type, const void *host,
@@ -206,9 +220,12 @@ static CUresult find_side(struct side *side, CUmemorytype type, const void *host
     FLW_REFUSE_IF(type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_DEVICE &&
                       type != CU_MEMORYTYPE_UNIFIED,
                   CUDA_ERROR_INVALID_VALUE);
-    side->at = type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : device;
+    /* "If specified, srcPitch must be greater than or equal to WidthInBytes + srcXInBytes" */
+    FLW_REFUSE_IF(side->pitch != 0 && (side->pitch < width || side->pitch - width < side->x),
+                  CUDA_ERROR_INVALID_VALUE);
     side->pitch = side->pitch == 0 ? width : side->pitch;
-    FLW_REFUSE_IF(side->pitch < width, CUDA_ERROR_INVALID_VALUE);
+    side->at = type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : device;
+    side->at += side->x + (side->y + side->z * side->height) * side->pitch;
     return CUDA_SUCCESS;
 }
 
@@ -216,17 +233,26 @@ static CUresult copy_box(const CUDA_MEMCPY3D *box, CUstream handle, bool waits)
 {
     FLW_CALL_ON_STREAM(cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT, handle);
     FLW_REFUSE_IF(box == NULL, CUDA_ERROR_INVALID_VALUE);
-    struct side to = {.pitch = box->dstPitch, .height = box->dstHeight},
-                from = {.pitch = box->srcPitch, .height = box->srcHeight};
-    FLW_TRY(find_side(&to, box->dstMemoryType, box->dstHost, box->dstDevice, box->WidthInBytes));
-    FLW_TRY(find_side(&from, box->srcMemoryType, box->srcHost, box->srcDevice, box->WidthInBytes));
-    FLW_REFUSE_IF(box->Depth > 1 && (to.height < box->Height || from.height < box->Height),
+    size_t width = box->WidthInBytes, height = box->Height, rows = height, bytes = width, count;
+    if (width == 0 || height == 0 || box->Depth == 0) {
+        return CUDA_SUCCESS;
+    }
+    struct side to = {0, box->dstPitch, box->dstHeight, box->dstXInBytes, box->dstY, box->dstZ};
+    struct side from = {0, box->srcPitch, box->srcHeight, box->srcXInBytes, box->srcY, box->srcZ};
+    FLW_TRY(find_side(&to, box->dstMemoryType, box->dstHost, box->dstDevice, width));
+    FLW_TRY(find_side(&from, box->srcMemoryType, box->srcHost, box->srcDevice, width));
+    FLW_REFUSE_IF(box->Depth > 1 && (to.height < height || from.height < height),
                   CUDA_ERROR_INVALID_VALUE);
-    to.at += box->dstXInBytes + (box->dstY + box->dstZ * to.height) * to.pitch;
-    from.at += box->srcXInBytes + (box->srcY + box->srcZ * from.height) * from.pitch;
-    bool is_dense = to.pitch == box->WidthInBytes && from.pitch == box->WidthInBytes;
-    size_t rows = is_dense ? 1 : box->Height, bytes = box->WidthInBytes * box->Height / rows;
-    for (size_t i = 0; box->Height != 0 && i < box->Depth * rows; i++) {
+    FLW_REFUSE_IF(
+        (box->dstMemoryType == CU_MEMORYTYPE_DEVICE && !flw_storage_is_known(to.at)) ||
+            (box->srcMemoryType == CU_MEMORYTYPE_DEVICE && !flw_storage_is_readable(from.at)),
+        CUDA_ERROR_INVALID_VALUE);
+    if (to.pitch == width && from.pitch == width) { /* a plane without gaps */
+        rows = 1;
+        FLW_REFUSE_IF(__builtin_mul_overflow(width, height, &bytes), CUDA_ERROR_INVALID_VALUE);
+    }
+    FLW_REFUSE_IF(__builtin_mul_overflow(box->Depth, rows, &count), CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < count; i++) {
         size_t plane = i / rows, row = i % rows;
         FLW_TRY(copy_any(&call, call.stream, to.at + (plane * to.height + row) * to.pitch,
                          from.at + (plane * from.height + row) * from.pitch, bytes, waits));
@@ -275,7 +301,7 @@ static CUresult copy_rectangle(const CUDA_MEMCPY2D *area, CUstream handle, bool 
 #define BOX       (const struct CUDA_MEMCPY3D_st *box)
 
 NOW(cuMemcpy, cuMemcpy_ptds, LINEAR, copy_linear(to, from, bytes, stream, true))
-NOW(cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds, LINEAR, copy_linear(to, from, bytes, stream, true))
+NOW(cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds, LINEAR, copy_device(to, from, bytes, stream))
 NOW(cuMemcpyPeer, cuMemcpyPeer_ptds, PEER,
     copy_peer(to, to_context, from, from_context, bytes, stream))
 NOW(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, RECTANGLE, copy_rectangle(area, stream, true))

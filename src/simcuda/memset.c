@@ -43,6 +43,7 @@ static CUresult fill(struct flw_call *call, const struct rectangle *area, bool i
                       (area->height > 1 && area->pitch_bytes < row_bytes),
                   CUDA_ERROR_INVALID_VALUE);
     if (area->height > 1 && area->pitch_bytes == row_bytes) {
+        FLW_REFUSE_IF(area->height > SIZE_MAX / row_bytes, CUDA_ERROR_INVALID_VALUE);
         return fill_row(call, area, area->to, row_bytes * area->height, is_plain);
     }
     CUresult result = CUDA_SUCCESS;

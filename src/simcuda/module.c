@@ -41,20 +41,31 @@ static uint64_t read_word(const unsigned char *at, unsigned bytes)
     return value;
 }
 
-/* Return the size of a cubin (ELF), a fat binary or a text of PTX. */
-static size_t image_bytes(const unsigned char *image)
+static uint32_t magic_of(const unsigned char *image)
 {
-    uint32_t magic = 0;
-    if (strnlen((const char *)image, sizeof magic) == sizeof magic) {
-        memcpy(&magic, image, sizeof magic);
+    bool has_one = strnlen((const char *)image, 4) == 4;
+    return has_one ? (uint32_t)read_word(image, 4) : 0;
+}
+
+/* Find the size of a cubin (ELF), a fat binary or a text of PTX. False: it exceeds the limit, which
+ * a text cannot. */
+static bool find_bytes(const unsigned char *image, size_t limit, size_t *bytes)
+{
+    uint32_t magic = magic_of(image);
+    uint64_t head, rest;
+    if (magic == ELF_MAGIC && limit >= 0x40) { /* the section headers are at the end */
+        head = read_word(image + 0x28, 8);
+        rest = read_word(image + 0x3a, 2) * read_word(image + 0x3c, 2);
+    } else if (magic == FATBIN_MAGIC && limit >= 0x10) {
+        head = read_word(image + 6, 2);
+        rest = read_word(image + 8, 8);
+    } else if (magic == ELF_MAGIC || magic == FATBIN_MAGIC) {
+        return false;
+    } else {
+        *bytes = strlen((const char *)image) + 1;
+        return true;
     }
-    if (magic == ELF_MAGIC) { /* the section headers are at the end */
-        return read_word(image + 0x28, 8) + read_word(image + 0x3a, 2) * read_word(image + 0x3c, 2);
-    }
-    if (magic == FATBIN_MAGIC) {
-        return read_word(image + 6, 2) + read_word(image + 8, 8);
-    }
-    return strlen((const char *)image) + 1;
+    return !__builtin_add_overflow(head, rest, bytes) && *bytes <= limit;
 }
 
 static bool is_compressed(const unsigned char *image, size_t bytes)
@@ -88,21 +99,25 @@ static bool has_name(const struct module *module, const char *name)
     return module->is_compressed;
 }
 
-static CUmodule add_module(const unsigned char *image)
+static CUresult add_module(CUmodule *out, const unsigned char *image, size_t limit)
 {
-    struct module *module = flw_host_get(sizeof *module);
-    if (strnlen((const char *)image, 4) == 4 && read_word(image, 4) == WRAPPER_MAGIC) {
+    size_t bytes;
+    if (magic_of(image) == WRAPPER_MAGIC) { /* it has the image's address, so no file is one */
+        FLW_REFUSE_IF(limit != SIZE_MAX, CUDA_ERROR_INVALID_IMAGE);
         memcpy(&image, image + 8, sizeof image);
     }
-    module->bytes = image_bytes(image);
-    module->image = flw_host_get(module->bytes);
-    memcpy(module->image, image, module->bytes);
-    module->is_compressed = is_compressed(module->image, module->bytes);
-    return (CUmodule)(uintptr_t)flw_table_add(&flw_world.module_table, module);
+    FLW_REFUSE_IF(!find_bytes(image, limit, &bytes), CUDA_ERROR_INVALID_IMAGE);
+    struct module *module = flw_host_get(sizeof *module);
+    module->bytes = bytes;
+    module->image = flw_host_get(bytes);
+    memcpy(module->image, image, bytes);
+    module->is_compressed = is_compressed(module->image, bytes);
+    *out = (CUmodule)(uintptr_t)flw_table_add(&flw_world.module_table, module);
+    return CUDA_SUCCESS;
 }
 
-/* Return the file's bytes and a terminator; NULL: it cannot be read. */
-static unsigned char *read_file(const char *path)
+/* Return the file's bytes, `*limit` of them, and a terminator; NULL: it cannot be read. */
+static unsigned char *read_file(const char *path, size_t *limit)
 {
     FILE *file = fopen(path, "re");
     if (file == NULL) {
@@ -118,6 +133,11 @@ static unsigned char *read_file(const char *path)
         }
     }
     content[bytes] = '\0';
+    *limit = bytes;
+    if (ferror(file)) { /* a folder, for one */
+        free(content);
+        content = NULL;
+    }
     fclose(file);
     return content;
 }
@@ -158,20 +178,21 @@ void flw_module_finish_all(void)
     }
 }
 
-static CUresult load(CUmodule *out, const void *image, unsigned needs)
+/* `limit`: bytes of the image that may be read; SIZE_MAX: it is the program's, as long as it says. */
+static CUresult load(CUmodule *out, const void *image, size_t limit, unsigned needs)
 {
     FLW_CALL(cuModuleLoadData, needs);
     FLW_REFUSE_IF(out == NULL || image == NULL, CUDA_ERROR_INVALID_VALUE);
-    *out = add_module(image);
-    return CUDA_SUCCESS;
+    return add_module(out, image, limit);
 }
 
 static CUresult load_file(CUmodule *out, const char *path, unsigned needs)
 {
     FLW_REFUSE_IF(path == NULL, CUDA_ERROR_INVALID_VALUE);
-    unsigned char *image = read_file(path);
+    size_t limit;
+    unsigned char *image = read_file(path, &limit);
     FLW_REFUSE_IF(image == NULL, CUDA_ERROR_FILE_NOT_FOUND);
-    CUresult result = load(out, image, needs);
+    CUresult result = load(out, image, limit, needs);
     free(image);
     return result;
 }
@@ -187,12 +208,30 @@ static CUresult unload(CUmodule handle, unsigned needs)
     return CUDA_SUCCESS;
 }
 
+/* Return the handle that a module's function already has, or NULL. */
+static CUfunction known_function(CUmodule module, const char *name)
+{
+    struct flw_table *table = &flw_world.function_table;
+    for (uint32_t i = 0; i < table->count; i++) {
+        const struct flw_function *function = table->object[i];
+        if (function != NULL && function->module == module && strcmp(function->name, name) == 0) {
+            return (CUfunction)(uintptr_t)(table->base + ((uint64_t)i << 4));
+        }
+    }
+    return NULL;
+}
+
 static CUresult get_function(CUfunction *out, CUmodule handle, const char *name, unsigned needs)
 {
     FLW_CALL(cuModuleGetFunction, needs);
     struct module *module = find_module(handle);
     FLW_REFUSE_IF(out == NULL || name == NULL, CUDA_ERROR_INVALID_VALUE);
     FLW_REFUSE_IF(module == NULL, CUDA_ERROR_INVALID_HANDLE);
+    CUfunction known = known_function(handle, name);
+    if (known != NULL) {
+        *out = known;
+        return CUDA_SUCCESS;
+    }
     struct flw_kernel *kernel = flw_kernel_find(name);
     /* "If no function of that name exists" */
     FLW_REFUSE_IF(kernel == NULL && !has_name(module, name), CUDA_ERROR_NOT_FOUND);
@@ -221,7 +260,7 @@ static CUresult get_variable(CUmodule handle, const void *address, const void *b
 
 CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
 {
-    return load(module, image, UNSAFE);
+    return load(module, image, SIZE_MAX, UNSAFE);
 }
 
 CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *path)
@@ -261,7 +300,7 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_o
                                    void **values, unsigned count)
 {
     (void)jit_options, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
-    return load((CUmodule *)library, code, FLW_CALL_PLAIN);
+    return load((CUmodule *)library, code, SIZE_MAX, FLW_CALL_PLAIN);
 }
 
 CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *library, const char *path,

@@ -27,6 +27,14 @@ enum flw_work_kind {
     FLW_WORK_WAIT
 };
 
+/* Of cuStreamAddCallback: unlike a host function it also runs after a sticky error, which it gets. */
+struct flw_callback {
+    CUstreamCallback function;
+    CUstream stream;
+    void *argument;
+    CUresult status;
+};
+
 /* An operation. Pointers belong to the caller of flw_order_submit; a copy that outlives the call
  * is created by flw_work_copy and ended by flw_work_finish. */
 struct flw_work {
@@ -42,6 +50,7 @@ struct flw_work {
     unsigned value_bytes;
     CUhostFn function;
     void *argument;
+    struct flw_callback *callback; /* owned after submission: the argument, if it is one */
     struct flw_kernel *kernel;
     void **parameters;          /* launch: owned block after copy */
     void **borrowed_parameters; /* launch without a layout: runs before the call returns */
@@ -55,6 +64,7 @@ struct flw_work {
 struct flw_operation {
     struct flw_operation *next;
     struct flw_stream *stream;
+    struct flw_context *context; /* FLW_SIM_CLOCK: the stream may be gone */
     struct flw_work work;
     uint64_t sequence;
     uint64_t done_ns;

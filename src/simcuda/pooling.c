@@ -256,9 +256,13 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *
 {
     FLW_CALL(cuMemPoolSetAttribute, POOLS);
     struct flw_memory_pool *pool = flw_pool_find(handle);
-    FLW_REFUSE_IF(access == NULL, CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(pool == NULL || access == NULL, CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; i++) {
         FLW_TRY(find_access(pool, &access[i].location));
+        FLW_REFUSE_IF(access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+                          access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+                          access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+                      CUDA_ERROR_INVALID_VALUE);
         bool is_own = access[i].location.id == pool->device->ordinal;
         FLW_REFUSE_IF(is_own && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
                       CUDA_ERROR_INVALID_VALUE);

@@ -156,6 +156,7 @@ static CUresult submit_on_clock(struct flw_stream *stream, struct flw_work *work
     if (work->kind == FLW_WORK_HOST) {
         struct flw_operation *operation = flw_host_get(sizeof *operation);
         operation->work = *work;
+        operation->context = stream->context;
         operation->done_ns = done_ns;
         insert_due(operation);
         return CUDA_SUCCESS;
@@ -180,7 +181,11 @@ void flw_order_advance(struct flw_thread *thread, uint64_t to_ns)
         flw_world.due = operation->next;
         /* Work behind the function is not complete before the function returns. */
         flw_world.clock_ns = flw_max(flw_world.clock_ns + 1, operation->done_ns) - 1;
+        if (operation->work.callback != NULL) {
+            operation->work.callback->status = operation->context->sticky;
+        }
         flw_order_run_host_function(thread, operation->work.function, operation->work.argument);
+        flw_work_finish(&operation->work);
         free(operation);
     }
     flw_world.clock_ns = flw_max(flw_world.clock_ns, to_ns);
@@ -229,8 +234,11 @@ static void run_head(struct flw_thread *thread, struct flw_stream *stream)
 {
     struct flw_operation *head = stream->head;
     head->is_running = true;
-    CUresult result = CUDA_SUCCESS;
-    if (stream->context->sticky == CUDA_SUCCESS) {
+    CUresult result = CUDA_SUCCESS, sticky = stream->context->sticky;
+    if (head->work.callback != NULL) {
+        head->work.callback->status = sticky;
+    }
+    if (sticky == CUDA_SUCCESS || head->work.callback != NULL) {
         if (head->work.kind == FLW_WORK_HOST) {
             flw_order_run_host_function(thread, head->work.function, head->work.argument);
         } else {
@@ -543,6 +551,7 @@ void flw_order_finish(void)
     while (flw_world.due != NULL) {
         struct flw_operation *operation = flw_world.due;
         flw_world.due = operation->next;
+        flw_work_finish(&operation->work);
         free(operation);
     }
 }

@@ -330,17 +330,10 @@ CUresult CUDAAPI cuStreamAttachMemAsync(CUstream handle, CUdeviceptr pointer, si
                : CUDA_SUCCESS;
 }
 
-struct callback {
-    CUstreamCallback function;
-    CUstream stream;
-    void *argument;
-};
-
 static void run_callback(void *argument)
 {
-    struct callback callback = *(struct callback *)argument;
-    free(argument);
-    callback.function(callback.stream, CUDA_SUCCESS, callback.argument);
+    const struct flw_callback *callback = argument;
+    callback->function(callback->stream, callback->status, callback->argument);
 }
 
 CUresult CUDAAPI cuStreamAddCallback(CUstream handle, CUstreamCallback function, void *argument,
@@ -349,10 +342,13 @@ CUresult CUDAAPI cuStreamAddCallback(CUstream handle, CUstreamCallback function,
     FLW_CALL_ON_STREAM(cuLaunchHostFunc, FLW_CALL_CONTEXT, handle);
     FLW_REFUSE_IF(function == NULL || flags != 0, CUDA_ERROR_INVALID_VALUE);
     FLW_REFUSE_IF(call.stream->capture != NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    struct callback *callback = flw_host_get(sizeof *callback);
-    *callback = (struct callback){function, handle, argument};
-    struct flw_work work = {
-        .kind = FLW_WORK_HOST, .name = "callback", .function = run_callback, .argument = callback};
+    struct flw_callback *callback = flw_host_get(sizeof *callback);
+    *callback = (struct flw_callback){function, handle, argument, CUDA_SUCCESS};
+    struct flw_work work = {.kind = FLW_WORK_HOST,
+                            .name = "callback",
+                            .function = run_callback,
+                            .argument = callback,
+                            .callback = callback};
     CUresult result = flw_order_submit(call.stream, &work, NULL);
     if (result != CUDA_SUCCESS) {
         free(callback);

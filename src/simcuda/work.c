@@ -39,6 +39,7 @@ void flw_work_finish(struct flw_work *work)
 {
     free(work->ranges);
     free(work->staged);
+    free(work->callback);
     if (work->kind == FLW_WORK_LAUNCH) {
         free(work->parameters);
     }

@@ -63,6 +63,7 @@ static void orphan_child(void)
         w->config = config;
         w->generation++; /* the threads' state is gone */
     }
+    flw_absent_forget(); /* the parent prints its own calls */
     w->is_orphan = is_orphan;
     w->threads = this_thread;
     if (this_thread != NULL) {
@@ -244,7 +245,7 @@ __attribute__((destructor)) static void leave_process(void)
     pthread_mutex_lock(&flw_world.lock);
     flw_absent_report();
     if (flw_world.is_ready) {
-        if (flw_world.profile.is_checked) {
+        if (flw_world.profile.is_checked && flw_world.config.check) {
             flw_report_print();
         }
         end_world();

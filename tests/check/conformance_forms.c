@@ -4,7 +4,9 @@
  * twins, versions of one base name, rectangles, many attributes at once, handles for other processes.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MODULE "forms"
 #include "conformance.h"
@@ -298,6 +300,95 @@ HEADER(a_box_is_copied_plane_by_plane, "Perform a 3D memory copy according to th
     OK(b->cu->cuMemFree_v2(at));
 }
 
+/* Two sides of device memory, of the same address. */
+static CUDA_MEMCPY2D area_within(CUdeviceptr at)
+{
+    CUDA_MEMCPY2D area = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = at,
+                          .srcPitch = 16,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = at + 1024,
+                          .dstPitch = 16,
+                          .WidthInBytes = 8,
+                          .Height = 2};
+    return area;
+}
+
+OURS(an_empty_rectangle_is_copied)
+{
+    CUresult (*copy)(const CUDA_MEMCPY2D *) = NULL;
+    CUresult (*copy_box)(const CUDA_MEMCPY3D *) = NULL;
+    NEED(find(b, "cuMemcpy2D_v2", &copy) && find(b, "cuMemcpy3D_v2", &copy_box));
+    CUDA_MEMCPY2D area = area_within(bed_alloc(b, 4096));
+    area.Height = 0;
+    OK(copy(&area));
+    CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .srcDevice = area.srcDevice,
+                         .srcPitch = 16,
+                         .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .dstDevice = area.dstDevice,
+                         .dstPitch = 16,
+                         .WidthInBytes = 8,
+                         .Depth = 2};
+    OK(copy_box(&box));
+}
+
+OURS(a_size_that_wraps_is_refused)
+{
+    CUresult (*copy)(const CUDA_MEMCPY2D *) = NULL;
+    CUresult (*fill)(CUdeviceptr, size_t, unsigned char, size_t, size_t) = NULL;
+    size_t half = (size_t)1 << 32;
+    NEED(find(b, "cuMemcpy2D_v2", &copy) && find(b, "cuMemsetD2D8_v2", &fill));
+    CUDA_MEMCPY2D area = area_within(bed_alloc(b, 4096));
+    area.srcPitch = area.dstPitch = area.WidthInBytes = area.Height = half;
+    IS(CUDA_ERROR_INVALID_VALUE, copy(&area));
+    IS(CUDA_ERROR_INVALID_VALUE, fill(area.srcDevice, half, 1, half, half));
+}
+
+HEADER(a_pitch_holds_the_offset_and_the_width, "and dstPitch must be greater than or equal to")
+{
+    CUresult (*copy)(const CUDA_MEMCPY2D *) = NULL;
+    NEED(find(b, "cuMemcpy2D_v2", &copy));
+    CUDA_MEMCPY2D area = area_within(bed_alloc(b, 4096));
+    area.srcXInBytes = area.dstXInBytes = 8;
+    OK(copy(&area));
+    area.srcXInBytes = 9;
+    REFUSED(copy(&area));
+    area.srcXInBytes = 0;
+    area.dstXInBytes = 9;
+    REFUSED(copy(&area));
+}
+
+/* Devices that read pageable memory may take it for a source. */
+OURS(pageable_memory_is_no_device_memory)
+{
+    CUresult (*copy)(const CUDA_MEMCPY2D *) = NULL;
+    CUresult (*copy_device)(CUdeviceptr, CUdeviceptr, size_t) = NULL;
+    static unsigned char page[64];
+    NEED(find(b, "cuMemcpy2D_v2", &copy) && find(b, "cuMemcpyDtoD_v2", &copy_device));
+    CUDA_MEMCPY2D area = area_within(bed_alloc(b, 4096));
+    OK(copy_device(area.dstDevice, area.srcDevice, 64));
+    IS(CUDA_ERROR_INVALID_VALUE, copy_device((uintptr_t)page, area.srcDevice, 64));
+    OK(copy(&area));
+    area.dstDevice = (uintptr_t)page;
+    IS(CUDA_ERROR_INVALID_VALUE, copy(&area));
+}
+
+OURS(a_copy_on_the_host_is_not_captured)
+{
+    CUresult (*copy)(CUdeviceptr, CUdeviceptr, size_t, CUstream) = NULL;
+    static unsigned char from[16] = {5}, to[16];
+    CUgraph graph = NULL;
+    NEED(find(b, "cuMemcpyAsync", &copy));
+    CUstream stream = bed_stream(b);
+    OK(b->cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+       copy((uintptr_t)to, (uintptr_t)from, sizeof to, stream));
+    THAT(to[0] == 0);
+    OK(b->cu->cuStreamEndCapture(stream, &graph));
+    OK(b->cu->cuGraphDestroy(graph));
+}
+
 /* ---- streams and events */
 
 HEADER(a_stream_tells_its_flags_and_priority, "Query the priority of a stream created using")
@@ -346,6 +437,58 @@ HEADER(a_callback_follows_the_work_before_it,
     THAT(seen[0] == stream && seen[1] == seen);
     REFUSED(add(stream, note_status, seen, 1));
     OK(b->cu->cuStreamDestroy_v2(stream));
+}
+
+static void CUDA_CB keep_status(CUstream stream, CUresult status, void *argument)
+{
+    (void)stream;
+    *(CUresult *)argument = status;
+}
+
+static void CUDA_CB count_call(void *argument)
+{
+    ++*(unsigned *)argument;
+}
+
+/* "In the event of a device error, all subsequently executed callbacks will receive an appropriate
+ * CUresult." Host functions "will not be called". */
+OURS(a_callback_gets_the_error_of_the_device)
+{
+    CUresult (*add)(CUstream, CUstreamCallback, void *, unsigned) = NULL;
+    CUcontext made = NULL;
+    CUstream stream = NULL;
+    CUdeviceptr address = 0;
+    CUresult status = CUDA_SUCCESS;
+    unsigned calls = 0;
+    NEED(find(b, "cuStreamAddCallback", &add));
+    OK(b->cu->cuCtxCreate_v2(&made, 0, b->device));
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    bed_gate_close(b, stream);
+    OK(add(stream, keep_status, &status, 0));
+    OK(b->cu->cuLaunchHostFunc(stream, count_call, &calls));
+    THAT(b->sim.fail("cuMemAlloc_v2", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1) != 0);
+    IS(CUDA_ERROR_ILLEGAL_ADDRESS, b->cu->cuMemAlloc_v2(&address, 4096));
+    bed_gate_open(b);
+    b->sim.step(100);
+    THAT(status == CUDA_ERROR_ILLEGAL_ADDRESS && calls == 0);
+    OK(b->cu->cuCtxDestroy_v2(made));
+}
+
+/* A leak checker sees it: the world ends with the callback waiting. */
+OURS(a_callback_may_never_run)
+{
+    CUresult (*add)(CUstream, CUstreamCallback, void *, unsigned) = NULL;
+    CUresult status = CUDA_SUCCESS;
+    NEED(find(b, "cuStreamAddCallback", &add));
+    for (int on_clock = 0; on_clock < 2; on_clock++) {
+        flw_sim_config config = bed_world();
+        config.schedule = on_clock ? FLW_SIM_CLOCK : FLW_SIM_HELD;
+        config.lag_ns = 1000000;
+        bed_restart(b, &config);
+        OK(add(NULL, keep_status, &status, 0));
+    }
+    flw_sim_config config = bed_world();
+    bed_restart(b, &config);
 }
 
 HEADER(time_passes_between_recorded_events,
@@ -467,6 +610,72 @@ HEADER(a_library_finds_its_kernels_by_name, "If kernel handle is not found, the 
     OK(unload(library));
 }
 
+OURS(a_function_has_one_handle)
+{
+    CUresult (*get)(int *, CUfunction_attribute, CUfunction) = NULL;
+    CUresult (*set)(CUfunction, CUfunction_attribute, int) = NULL;
+    CUmodule module[2];
+    CUfunction function = NULL, again = NULL;
+    int value = 0;
+    NEED(find(b, "cuFuncGetAttribute", &get) && find(b, "cuFuncSetAttribute", &set));
+    OK(b->cu->cuModuleLoadData(&module[0], some_ptx));
+    OK(b->cu->cuModuleLoadData(&module[1], some_ptx));
+    OK(b->cu->cuModuleGetFunction(&function, module[0], "flw_nothing"));
+    OK(set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 << 10));
+    OK(b->cu->cuModuleGetFunction(&again, module[0], "flw_nothing"));
+    THAT(again == function);
+    OK(get(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, again));
+    THAT(value == 100 << 10);
+    OK(b->cu->cuModuleGetFunction(&again, module[1], "flw_nothing"));
+    THAT(again != function);
+    OK(b->cu->cuModuleUnload(module[0]));
+    OK(b->cu->cuModuleUnload(module[1]));
+}
+
+static CUresult load_bytes(struct bed *b, const void *bytes, size_t count)
+{
+    CUresult (*load)(CUmodule *, const char *) = NULL;
+    char path[] = "/tmp/fallow-image-XXXXXX";
+    CUmodule module = NULL;
+    int file = find(b, "cuModuleLoad", &load) ? mkstemp(path) : -1;
+    if (file < 0) {
+        return CUDA_SUCCESS;
+    }
+    THAT(write(file, bytes, count) == (ssize_t)count);
+    CUresult result = load(&module, path);
+    if (result == CUDA_SUCCESS) {
+        OK(b->cu->cuModuleUnload(module));
+    }
+    (void)close(file);
+    (void)unlink(path);
+    return result;
+}
+
+OURS(a_file_ends_before_its_image)
+{
+    CUresult (*load)(CUmodule *, const char *) = NULL;
+    CUmodule module = NULL;
+    unsigned char elf[128] = {0x7f, 'E', 'L', 'F'}, fat[64] = {0x50, 0xed, 0x55, 0xba};
+    unsigned char wrapper[24] = {0xb1, 0x43, 0x62, 0x46, 1};
+    NEED(find(b, "cuModuleLoad", &load));
+    elf[0x28] = 64; /* section headers: one of 64 bytes at 64 */
+    elf[0x3a] = 64;
+    elf[0x3c] = 1;
+    fat[6] = 16; /* a header of 16 bytes, 48 bytes behind it */
+    fat[8] = 48;
+    OK(load_bytes(b, some_ptx, sizeof some_ptx - 1));
+    OK(load_bytes(b, elf, sizeof elf));
+    OK(load_bytes(b, fat, sizeof fat));
+    IS(CUDA_ERROR_INVALID_IMAGE, load_bytes(b, elf, sizeof elf - 1));
+    IS(CUDA_ERROR_INVALID_IMAGE, load_bytes(b, elf, 8));
+    IS(CUDA_ERROR_INVALID_IMAGE, load_bytes(b, fat, sizeof fat - 1));
+    IS(CUDA_ERROR_INVALID_IMAGE, load_bytes(b, fat, 8));
+    IS(CUDA_ERROR_INVALID_IMAGE, load_bytes(b, wrapper, sizeof wrapper));
+    memset(elf + 0x28, 0xff, 8); /* an end that wraps */
+    IS(CUDA_ERROR_INVALID_IMAGE, load_bytes(b, elf, sizeof elf));
+    REFUSED(load(&module, "/tmp"));
+}
+
 HEADER(occupancy_falls_with_the_size_of_a_block, "the number of the maximum active blocks per")
 {
     CUresult (*get)(int *, CUfunction, int, size_t) = NULL;
@@ -506,6 +715,9 @@ HEADER(a_pool_is_always_accessible_from_its_device,
     OK(get(&flags, pool, &access.location));
     THAT(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     IS(CUDA_ERROR_INVALID_VALUE, set(pool, &access, 1));
+    access.flags = (CUmemAccess_flags)2; /* there is no such flag */
+    IS(CUDA_ERROR_INVALID_VALUE, set(pool, &access, 1));
+    IS(CUDA_ERROR_INVALID_VALUE, set(NULL, &access, 0));
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     OK(set(pool, &access, 1));
 }

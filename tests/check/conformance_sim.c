@@ -399,6 +399,32 @@ OURS(an_enabled_peer_is_given_no_mapping)
     OK(b->cu->cuDevicePrimaryCtxRelease_v2(1));
 }
 
+OURS(a_pool_is_reached_by_devices_with_access)
+{
+    CUresult (*set)(CUmemoryPool, const CUmemAccessDesc *, size_t) = NULL;
+    void *symbol = flw_driver_entry(b->cu, "cuMemPoolSetAccess");
+    CUcontext peer = NULL;
+    CUmemoryPool pool = NULL;
+    CUdeviceptr address = 0;
+    CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    NEED(bed_has(b, symbol != NULL));
+    memcpy(&set, &symbol, sizeof set);
+    NEED(bed_has_attribute(b, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, "no pools"));
+    OK(b->cu->cuDevicePrimaryCtxRetain(&peer, 1));
+    OK(b->cu->cuDeviceGetDefaultMemPool(&pool, 1));
+    OK(b->cu->cuCtxPushCurrent_v2(peer));
+    OK(b->cu->cuMemAllocAsync(&address, 4096, NULL));
+    OK(b->cu->cuCtxSynchronize());
+    OK(b->cu->cuCtxPopCurrent_v2(NULL));
+    expect_reach(b, peer, address, false);
+    OK(set(pool, &access, 1));
+    expect_reach(b, NULL, address, true);
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    OK(set(pool, &access, 1));
+    expect_reach(b, NULL, address, false);
+    OK(b->cu->cuDevicePrimaryCtxRelease_v2(1));
+}
+
 OURS(unordered_writes_are_found)
 {
     struct field f = plough(b);

@@ -457,6 +457,25 @@ TEST(a_host_that_asks_on_and_on_lets_the_clock_move)
     assert_true(flw_sim_read_ledger(&sim).clock_ns >= 1000);
 }
 
+TEST(a_child_does_not_count_the_calls_of_its_parent)
+{
+    begin(1, FLW_SIM_RANDOM, false);
+    void *entry = flw_driver_entry(&sim.cu, "cuArray3DCreate_v2"); /* not simulated */
+    CUresult (*absent)(void) = NULL;
+    assert_non_null(entry);
+    memcpy(&absent, &entry, sizeof absent);
+    ASSERT_CU(absent(), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(sim.call_count("cuArray3DCreate_v2"), 1);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(sim.call_count("cuArray3DCreate_v2") == 0 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(sim.call_count("cuArray3DCreate_v2"), 1);
+}
+
 /* ---- forks inside of calls */
 
 static pid_t forked; /* -1: not yet; 0: this is the child */
