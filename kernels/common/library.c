@@ -87,8 +87,31 @@ static const struct kernel kernel_table[FLW_KERNEL_COUNT] = {
 #undef X
 };
 
-/* Why the thread's last refused call failed. */
-static _Thread_local char last_message[LONGEST_MESSAGE];
+/* Why each thread's last refused call failed. Not in thread-local storage, of which libraries that Python
+ * opens have little. */
+static pthread_once_t message_once = PTHREAD_ONCE_INIT;
+static pthread_key_t message_key;
+static bool has_messages;
+
+static void make_message_key(void)
+{
+    has_messages = pthread_key_create(&message_key, free) == 0;
+}
+
+/* Return the thread's message, "" at first; NULL: no host memory. */
+static char *last_message(void)
+{
+    (void)pthread_once(&message_once, make_message_key);
+    char *message = has_messages ? pthread_getspecific(message_key) : NULL;
+    if (message == NULL && has_messages) {
+        message = calloc(1, LONGEST_MESSAGE);
+        if (message != NULL && pthread_setspecific(message_key, message) != 0) {
+            free(message);
+            message = NULL;
+        }
+    }
+    return message;
+}
 
 void fallow_params_init_sized(void *params, size_t struct_size)
 {
@@ -98,9 +121,13 @@ void fallow_params_init_sized(void *params, size_t struct_size)
 
 void flw_kernels_refuse(const char *format, ...)
 {
+    char *message = last_message();
+    if (message == NULL) {
+        return;
+    }
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(last_message, sizeof last_message, format, arguments);
+    vsnprintf(message, LONGEST_MESSAGE, format, arguments);
     va_end(arguments);
 }
 
@@ -108,7 +135,8 @@ void fallow_kernels_last_error(fallow_kernels *kernels, char *out_text, size_t t
 {
     (void)kernels;
     if (out_text != NULL && text_bytes > 0) {
-        snprintf(out_text, text_bytes, "%s", last_message);
+        const char *message = last_message();
+        snprintf(out_text, text_bytes, "%s", message != NULL ? message : "");
     }
 }
 
@@ -397,7 +425,10 @@ fallow_status fallow_kernels_create(fallow_pool *pool, fallow_kernels **out_kern
         free(kernels);
         return status;
     }
-    last_message[0] = 0;
+    char *message = last_message();
+    if (message != NULL) {
+        message[0] = 0;
+    }
     *out_kernels = kernels;
     return FALLOW_OK;
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines of vLLM 0.33 and SGLang 0.5.23 that fill memory, and the call of a kernel module that replaces them. Each
-function takes tensors on a device and works in place or in `out`. python.kernels compares each with its sequence over
-poisoned memory."""
+function takes tensors on a device and works in place or in `out`. python.kernels compares each with what its sequence
+computes, over poisoned memory."""
 from fallow import kernels
 
 

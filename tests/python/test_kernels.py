@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 import unittest
+import unittest.mock
 
 import engine_lines
 import fakes
@@ -34,8 +35,8 @@ def shape_of(values):
     return (len(values), *shape_of(values[0])) if isinstance(values, (list, tuple)) else ()
 
 
-class Tensor:
-    """Memory of the device with values, as an object with __cuda_array_interface__."""
+class Memory:
+    """Memory of the device with values."""
 
     def __init__(self, values=None, word="int32", shape=None, strides=None, device=0):
         self.shape, self.word, self.strides = shape_of(values) if shape is None else tuple(shape), word, strides
@@ -70,6 +71,10 @@ class Tensor:
         data = self.bytes()
         return [struct.unpack_from(FORMATS[self.word], data, place * self.each)[0] for place in self.places()]
 
+
+class Tensor(Memory):
+    """The same as an object with __cuda_array_interface__."""
+
     @property
     def dtype(self):
         return {"float8": "float8_e4m3fn"}.get(self.word, self.word)
@@ -81,8 +86,10 @@ class Tensor:
                 "version": 3}
 
 
-class DlpackTensor(Tensor):
+class DlpackTensor(Memory):
     """The same as an object with __dlpack__ alone."""
+
+    device_type = 2
 
     def __dlpack__(self, *, stream=None, max_version=None):
         code, bits = {"int32": (0, 32), "int64": (0, 64), "uint8": (1, 8), "float32": (2, 32), "float16": (2, 16)}[self.word]
@@ -91,16 +98,12 @@ class DlpackTensor(Tensor):
         self.deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.freed.append)
         self.managed.deleter = ctypes.cast(self.deleter, ctypes.c_void_p)
         tensor = self.managed.tensor
-        tensor.data, tensor.device_type, tensor.ndim, tensor.lanes = self.address, 2, len(self.shape), 1
+        tensor.data, tensor.device_type, tensor.ndim, tensor.lanes = self.address, self.device_type, len(self.shape), 1
         tensor.code, tensor.bits = code, bits
         tensor.shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
         if self.strides:
             tensor.strides = (ctypes.c_int64 * len(self.shape))(*self.strides)
         return fallow._dlpack._capsule_new(ctypes.addressof(self.managed), b"dltensor_versioned", fallow._dlpack._drop)
-
-
-DlpackTensor.__cuda_array_interface__ = None  # hasattr() must be false
-del DlpackTensor.__cuda_array_interface__
 
 
 class TorchTensor(Tensor):
@@ -120,8 +123,11 @@ class TorchTensor(Tensor):
         return "torch." + self.word
 
 
+kind_of_outputs = [Tensor]
+
+
 def empty(*shape, word="int32"):
-    return Tensor(shape=shape, word=word)
+    return kind_of_outputs[0](shape=shape, word=word)
 
 
 def silu(x):
@@ -220,7 +226,7 @@ class Kernels(unittest.TestCase):
         self.assertIsNone(driver("flw_sim_violation", ctypes.c_char_p)(0))
 
     def compare(self, name, made, wanted):
-        made = [made] if isinstance(made, Tensor) else list(made)
+        made = [made] if isinstance(made, Memory) else list(made)
         self.assertEqual(len(made), len(wanted), name)
         for tensor, values in zip(made, wanted):
             found = tensor.values()
@@ -234,6 +240,64 @@ class Kernels(unittest.TestCase):
         for name, (call, wanted) in CASES.items():
             for kind in (Tensor, DlpackTensor):
                 self.compare(name, call(kind), wanted)
+
+    def test_a_call_is_recognised_by_shapes_types_and_options(self):
+        torch = fakes.torch(initialized=True)
+        torch.Tensor, torch._C._cuda_getCurrentRawStream = TorchTensor, lambda device: 0
+        kind_of_outputs[0] = TorchTensor
+        self.addCleanup(kind_of_outputs.__setitem__, 0, Tensor)
+        with fakes.installed(torch=torch):
+            for name, (call, wanted) in CASES.items():
+                if "report" in inspect.signature(getattr(kernels, name)).parameters:
+                    continue  # given as another kind of tensor
+                self.compare(name, call(TorchTensor), wanted)
+                with unittest.mock.patch.object(kernels, "_Arguments", side_effect=AssertionError(name)):
+                    self.compare(name, call(TorchTensor), wanted)
+            inputs, out = TorchTensor([[0.5, 2.0]], "float32"), TorchTensor(shape=(1, 1), word="float32")
+            kernels.combine(inputs, out=TorchTensor(shape=(1, 2), word="float32"), tokens=1, top_k=1)
+            kernels.silu_and_mul(inputs, out=out)
+            for change in (dict(out=TorchTensor(shape=(2, 1), word="float32")), dict(out=out, rounds_silu=1),
+                           dict(out=TorchTensor(shape=(1, 1), word="float16"))):
+                with unittest.mock.patch.object(kernels, "_Arguments", side_effect=ZeroDivisionError):
+                    with self.assertRaises(ZeroDivisionError):
+                        kernels.silu_and_mul(inputs, **change)
+
+    def test_memory_outside_of_a_tensor_is_refused(self):
+        arena = fallow.Arena(name="small")
+        rows = Tensor([[1.0, 2.0]] * 4, "float32")
+        with arena.lease(fallow.Layout([{"name": "out", "bytes": 4}])) as lease:
+            with self.assertRaises(fallow.Error):
+                kernels.combine(rows, positions=Tensor([[0]]), lease=lease)
+        with arena.lease(fallow.Layout([{"name": "out", "bytes": 64}])) as lease:
+            with self.assertRaisesRegex(BufferError, "the lease is on stream"):
+                kernels.combine(rows, positions=Tensor([[0]]), lease=lease, stream=77)
+        arena.close()
+        repeated = Tensor([[1.0, 2.0]], "float32")
+        repeated.shape, repeated.strides = (3, 2), (0, 1)
+        with self.assertRaisesRegex(ValueError, r"in has the shape \[3, 2\] and the strides \[0, 1\]"):
+            kernels.silu_and_mul(repeated, out=empty(3, 1, word="float32"))
+        blocks = Tensor([[[1] * 4]] * 2, "uint8")
+        with self.assertRaisesRegex(TypeError, "cache has elements of another type"):
+            kernels.gather_kv(blocks, Tensor([[1, 0]]), Tensor([0, 2]), dst=empty(2, 4, word="float16"))
+        with self.assertRaisesRegex(ValueError, "cache has rows of 4 elements, not 8"):
+            kernels.gather_kv(blocks, Tensor([[1, 0]]), Tensor([0, 2]), dst=empty(2, 8, word="uint8"))
+        on_host = DlpackTensor([1])
+        on_host.device_type = 1
+        with self.assertRaisesRegex(TypeError, "DLPack's device 1"):
+            kernels.restore_counters(on_host)
+        fixed = Foreign(rows.address, is_read_only=True)
+        with self.assertRaisesRegex(ValueError, "counters is read-only"):
+            kernels.restore_counters(fixed)
+
+    def test_sizes_by_default_and_of_nothing(self):
+        positions = empty(3)
+        kernels.expert_counts(Tensor([1, 0, 1]), positions=positions, experts=2, align=4)
+        self.assertEqual(positions.values(), [4, 0, 5])
+        nothing = kernels.silu_and_mul(Tensor(shape=(0, 4), word="float32"), Tensor([], shape=(0,)),
+                                       out=empty(0, 2, word="float32"))
+        self.assertEqual(nothing.values(), [])
+        with self.assertRaisesRegex(fallow.Error, "block_size is 0"):
+            kernels.align_blocks(Tensor([1]), sorted_ids=empty(1), expert_ids=empty(1), padded_count=empty(1), experts=2)
 
     def test_lines_of_engines_are_replaced_over_poison(self):
         inf = math.inf
@@ -326,12 +390,12 @@ class Kernels(unittest.TestCase):
         torch.Tensor = TorchTensor
         torch._C._cuda_getCurrentRawStream = lambda device: asked.append(device) or stream.value
         with fakes.installed(torch=torch):
-            inputs = TorchTensor([[0.0, 3.0]], "float32")
-            out = TorchTensor(shape=(1, 1), word="float32")
+            inputs = TorchTensor([[0.0, 0.0, 3.0, 3.0]] * 3, "float32")
+            out = TorchTensor(shape=(3, 2), word="float32")
             for _ in range(2):  # the second call is recognised
-                self.assertEqual(kernels.silu_and_mul(inputs, out=out).values(), [0.0])
+                self.assertEqual(kernels.silu_and_mul(inputs, out=out).values(), [0.0] * 6)
             with self.assertRaisesRegex(ValueError, "out is on device 1, in on device 0"):
-                kernels.silu_and_mul(inputs, out=TorchTensor(shape=(1, 1), word="float32", device=1))
+                kernels.silu_and_mul(inputs, out=TorchTensor(shape=(3, 2), word="float32", device=1))
         self.assertEqual(asked, [0, 0])
 
     def test_outputs_are_regions_of_a_lease(self):
@@ -365,7 +429,7 @@ class Kernels(unittest.TestCase):
 
         thread = threading.Thread(target=other)
         thread.start()
-        ready.wait()
+        self.assertTrue(ready.wait(60))
         with self.assertRaisesRegex(fallow.Error, "rounds_each is 3"):
             kernels.combine(rows, out=out, tokens=1, top_k=1, rounds_each=3)
         go.set()
@@ -418,8 +482,8 @@ class Kernels(unittest.TestCase):
 class Foreign:
     """Memory of another allocator: three integers."""
 
-    def __init__(self, address):
-        self.__cuda_array_interface__ = {"shape": (3,), "typestr": "<i4", "data": (address, False), "version": 3}
+    def __init__(self, address, is_read_only=False):
+        self.__cuda_array_interface__ = {"shape": (3,), "typestr": "<i4", "data": (address, is_read_only), "version": 3}
 
 
 if __name__ == "__main__":

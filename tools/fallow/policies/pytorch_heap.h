@@ -8,8 +8,8 @@
  * INVARIANTS (flw_pytorch_heap_is_valid recomputes them)
  *   1. The blocks of a segment are contiguous, begin at its start and end at its end.
  *   2. No two free neighbours are both mapped, or both unmapped.
- *   3. The lists hold exactly the free blocks: the mapped ones of each pool in the order of (stream, size, address), the
- *      unmapped ones of (stream, address).
+ *   3. The lists hold exactly the free blocks: the mapped ones of each pool in the order of (stream, size, number of
+ *      the segment, address), the unmapped ones of (stream, number, address). Numbers are 0 unless orders_by_age.
  *   4. reserved_bytes is the sum of the blocks that have memory.
  */
 #ifndef FLW_TOOL_PYTORCH_HEAP_H

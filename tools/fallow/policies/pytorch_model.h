@@ -4,7 +4,7 @@
  * places a block, what it splits, merges and releases. Written from the documented behaviour.
  *   - sizes are multiples of 512 B; up to 1 MiB from the small pool, else from the large pool
  *   - segments have 2 MiB (small), 20 MiB (requests below 10 MiB), else the request in multiples of 2 MiB
- *   - best fit by (stream, size, address); the tail is split off if it has at least 512 B (small) or more than 1 MiB
+ *   - best fit by (stream, size, age of the segment, address); the tail is split off if it has at least 512 B (small) or more than 1 MiB
  *     (large); free neighbours of one segment are joined at once
  *   - memory never crosses streams; when the device is full, whole free segments are released, then the request is
  *     tried once more

@@ -308,11 +308,13 @@ class View:
         self._strides = None if strides is None else (ctypes.c_int64 * max(1, len(strides)))(*strides)
         self._dimensions = len(shape)
 
-    def memory(self) -> tuple[int, tuple[int, ...], tuple[int, ...] | None, tuple[int, int], int]:
-        """Return address, shape, strides (None: row-major), DLPack's type and device."""
-        address = lib().fallow_lease_region_at(self._lease._open(), self._index) + self._byte_offset
-        strides = None if self._strides is None else tuple(self._strides[:self._dimensions])
-        return address, tuple(self._shape[:self._dimensions]), strides, self._dtype, self._lease._arena._device
+    def require_stream(self, stream: int | None) -> None:
+        """BufferError: the stream is neither the lease's nor joined."""
+        lease = self._lease
+        if same_stream(stream) not in lease._streams:
+            raise BufferError("the lease is on stream %#x, the consumer on %#x: begin the lease on the consumer's "
+                              "stream, or order it after the lease's and lease.join() it"
+                              % (lease._stream, stream or 0))
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (2, self._lease._arena._device)
@@ -324,10 +326,8 @@ class View:
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
             raise BufferError("a region is exported in place, neither copied nor moved")
         lease = self._lease
-        if stream != -1 and same_stream(stream) not in lease._streams:
-            raise BufferError("the lease is on stream %#x, the consumer on %#x: begin the lease on the consumer's "
-                              "stream, or order it after the lease's and lease.join() it"
-                              % (lease._stream, stream or 0))
+        if stream != -1:
+            self.require_stream(stream)
         exported = ctypes.c_void_p()
         status = lib().fallow_lease_export(
             lease._open(), self._index, self._shape, self._strides, self._dimensions, *self._dtype,

@@ -91,8 +91,13 @@ class TensorView:
 
     def __enter__(self) -> TensorView:
         name = _VERSIONED if _capsule_is(self._capsule_id(), _VERSIONED) else _UNVERSIONED
-        tensor = _Tensor.from_address(_capsule_get(self._capsule_id(), name) + (32 if name == _VERSIONED else 0))
+        managed = _capsule_get(self._capsule_id(), name)
+        tensor = _Tensor.from_address(managed + (32 if name == _VERSIONED else 0))
+        if tensor.device_type not in (2, 13) or tensor.lanes != 1:  # CUDA, managed
+            raise TypeError("a tensor is on DLPack's device %d with %d lanes; it must be CUDA's, with one"
+                            % (tensor.device_type, tensor.lanes))
         count = tensor.ndim
+        self.read_only = name == _VERSIONED and bool(ctypes.c_uint64.from_address(managed + 24).value & 1)
         self.address, self.device, self.dtype = tensor.data + tensor.byte_offset, tensor.device_id, (tensor.code, tensor.bits)
         self.shape = tuple(tensor.shape[:count])
         self.strides = tuple(tensor.strides[:count]) if tensor.strides else None

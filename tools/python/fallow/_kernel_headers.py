@@ -41,6 +41,7 @@ class Module(NamedTuple):
     buffers: dict[str, Buffer]
     numbers: list[str]  # parameters that are neither buffers nor strides
     words: dict[str, list[str]]  # of parameters that are enumerations
+    dtypes: list[str]  # parameters that are types of elements
 
 
 def find_folder(roots: list[str]) -> str:
@@ -89,7 +90,7 @@ def _module(name: str, group: str, text: str, body: str, enums: dict[str, list[s
         [(field.lstrip("*"), "Q" if field[0] == "*" else "%s%s" % (count, LETTERS.get(kind, "i")), comment)
          for kind, field, count, comment in fields],
         buffers, [field for field, _ in plain if field not in strides],
-        {field: enums[kind] for field, kind in plain if kind in enums})
+        {field: enums[kind] for field, kind in plain if kind in enums}, dtypes)
 
 
 def read_modules(folder: str) -> dict[str, Module]:

@@ -2,13 +2,14 @@
 """Read address, shape, strides, type and device of the tensors that kernel modules take."""
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
 from typing import NamedTuple
 
 from fallow._arena import View
 from fallow._dlpack import TensorView, code_of
 from fallow._kernel_headers import DTYPES
-from fallow._library import lib
 from fallow._typing import Any
 
 
@@ -20,6 +21,7 @@ class Tensor(NamedTuple):
     strides: tuple[int, ...]  # in elements
     dtype: int | None  # a fallow_dtype; None: one that no kernel accepts
     device: int
+    read_only: bool = False
 
 
 def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -57,9 +59,6 @@ def is_torch(tensor: Any) -> bool:
 
 def read_tensor(tensor: Any) -> Tensor:
     """Return the memory of a tensor. TypeError: it is none that is on a device."""
-    if isinstance(tensor, View):
-        address, shape, strides, dtype, device = tensor.memory()
-        return Tensor(address, shape, strides or dense(shape), _of_dlpack(dtype), device)
     if is_torch(tensor):
         if tensor.get_device() < 0:
             raise TypeError("fallow.kernels: a tensor of PyTorch is not on a GPU")
@@ -69,7 +68,8 @@ def read_tensor(tensor: Any) -> Tensor:
         return _read_interface(tensor)
     if hasattr(tensor, "__dlpack__"):
         with TensorView(tensor) as view:
-            return Tensor(view.address, view.shape, view.strides or dense(view.shape), _of_dlpack(view.dtype), view.device)
+            return Tensor(view.address, view.shape, view.strides or dense(view.shape), _of_dlpack(view.dtype),
+                          view.device, view.read_only)
     raise TypeError("fallow.kernels: %r is no tensor on a device: give one of PyTorch or CuPy, or an object with "
                     "__cuda_array_interface__ or __dlpack__" % (tensor,))
 
@@ -81,8 +81,29 @@ def _read_interface(tensor: Any) -> Tensor:
     if code in (None, 2) and hasattr(tensor, "dtype"):  # types of ml_dtypes have no typestr of their own
         code = _accepted(tensor.dtype)
     strides = given.get("strides")
+    if any(step % size for step in strides or ()):
+        raise ValueError("fallow.kernels: a tensor has strides of %s bytes, no multiples of its %d-byte elements" % (
+            text_of(strides), size))
     steps = dense(given["shape"]) if strides is None else tuple(step // size for step in strides)
-    return Tensor(given["data"][0], tuple(given["shape"]), steps, code, getattr(getattr(tensor, "device", None), "id", 0))
+    device = getattr(getattr(tensor, "device", None), "id", None)
+    return Tensor(given["data"][0], tuple(given["shape"]), steps, code,
+                  _device_of(given["data"][0]) if device is None else device, bool(given["data"][1]))
+
+
+def loaded_driver() -> ctypes.CDLL | None:
+    """Return the process's libcuda.so.1; None: it has loaded none."""
+    try:
+        return ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+    except OSError:
+        return None
+
+
+def _device_of(address: int) -> int:
+    """Return the device of an address, 0 if the driver cannot tell."""
+    driver, device = loaded_driver(), ctypes.c_int(0)
+    if driver is not None:
+        driver.cuPointerGetAttribute(ctypes.byref(device), 9, ctypes.c_uint64(address))  # DEVICE_ORDINAL
+    return max(0, device.value)
 
 
 def current_stream(tensor: Any, device: int) -> int:
@@ -91,7 +112,9 @@ def current_stream(tensor: Any, device: int) -> int:
         return int(sys.modules["torch"]._C._cuda_getCurrentRawStream(device))
     if type(tensor).__module__.split(".")[0] == "cupy":
         return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
-    return tensor._lease._stream if isinstance(tensor, View) else 0
+    if isinstance(tensor, View):
+        return tensor._lease._stream
+    return getattr(tensor, "__cuda_array_interface__", {}).get("stream") or 0
 
 
 def require_shape(tensor: Tensor, wanted: tuple[int | None, ...]) -> None:
@@ -109,7 +132,7 @@ def strides_of(tensor: Tensor, names: tuple[str, ...]) -> list[int]:
         step = strides[i + 1] * (shape[i + 1] if i + 1 < len(shape) else 1)
         if shape[i] <= 1:
             strides[i] = step
-        if 0 not in shape and i not in named and strides[i] != step:
+        if 0 not in shape and (strides[i] != step if i not in named else strides[i] <= 0):
             raise ValueError("has the shape %s and the strides %s, %s" % (
                 text_of(shape), text_of(tensor.strides),
                 "where only %s may differ from a dense tensor's" % " and ".join(names) if names else "but must be dense"))

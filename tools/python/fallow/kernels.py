@@ -33,10 +33,11 @@ import sys
 import threading
 
 from fallow import _library
+from fallow._arena import View
 from fallow._arguments import stream_handle
 from fallow._kernel_headers import DTYPES, Buffer, Module, find_folder, read_modules
-from fallow._kernel_tensors import (Tensor, current_stream, dtype_code, is_torch, read_tensor, require_shape, strides_of,
-                                    text_of)
+from fallow._kernel_tensors import (Tensor, current_stream, dtype_code, is_torch, loaded_driver, read_tensor,
+                                    require_shape, strides_of, text_of)
 from fallow._pool import find_pool
 from fallow._typing import Any, Callable
 
@@ -58,14 +59,28 @@ def _last_error() -> str:
     return text.value.decode(errors="replace")
 
 
+def _require_current(device: int) -> None:
+    """RuntimeError: the thread's current context is of another device."""
+    driver, current = loaded_driver(), ctypes.c_int(-1)
+    if driver is not None and driver.cuCtxGetDevice(ctypes.byref(current)) == 0 and current.value != device:
+        raise RuntimeError("fallow.kernels: the tensors are on device %d, and device %d is current: make theirs current "
+                           "for the first call" % (device, current.value))
+
+
 def _handle(device: int) -> int:
     """Return the kernels of a device, all loaded: in the context of the default pool, otherwise in the current one."""
     with _lock:
         if device not in _handles:
             library, handle = _open(), ctypes.c_void_p()
-            status = library.fallow_kernels_create(find_pool(device, "stream"), ctypes.byref(handle))
+            pool = find_pool(device, "stream")
+            status = library.fallow_kernels_create(pool, ctypes.byref(handle))
+            if status == 0 and pool is None:
+                _require_current(device)
             status = status or library.fallow_kernels_load(handle, None, ctypes.c_size_t(0))
-            _library.check(status, "fallow.kernels", _last_error())
+            if status:
+                reason = _last_error()
+                library.fallow_kernels_destroy(handle)
+                _library.check(status, "fallow.kernels", reason)
             _handles[device] = handle.value or 0
         return _handles[device]
 
@@ -154,7 +169,7 @@ class _Arguments:
                             _solve(text, size, self.known)
         for name in self.module.numbers:
             if self.known[name] is None and name not in self.type_names():
-                default = re.search(r"\b0 = (\w+)\b", self.comments[name])
+                default = re.search(r"\b0 = (\w+)(?=[.,;]|$)", self.comments[name])
                 word = default[1] if default else "0"
                 self.known[name] = int(word) if word.isdigit() else self.known.get(word) or 0
 
@@ -169,12 +184,31 @@ class _Arguments:
                 self.known[name] = dtype_code(self.known[name])
             else:
                 self.known[name] = codes[0] if codes else self.known["dtype"] if name == "out_dtype" else 0
+        for name in self.module.dtypes:  # also of a type that no buffer has
+            self.known[name] = dtype_code(self.known[name] or 0)
 
     def sizes(self, buffer: Buffer) -> tuple[int | None, ...]:
-        return tuple(int(eval(text, {}, self.known)) if text else None for text in self.shape(buffer))
+        return tuple(self.size(text) for text in self.shape(buffer))
+
+    def size(self, text: str) -> int | None:
+        try:
+            return int(eval(text, {}, self.known)) if text else None
+        except ZeroDivisionError:  # the library refuses the parameter
+            return None
 
     def dtype(self, buffer: Buffer) -> Any:
         return self.known[buffer.dtype] if isinstance(buffer.dtype, str) else buffer.dtype
+
+    def check_cache(self, tensor: Tensor) -> None:
+        """Check the cache of gather_kv, whose type and width follow from the format."""
+        form = self.known["format"]
+        width = {2: 656, 3: 132}.get(form, self.known["width"])
+        if tensor.dtype != self.known["dtype"] if form == 0 else tensor.dtype is None or _BYTES[tensor.dtype] != 1:
+            raise TypeError("has elements of another type than the format: dtype in rows, otherwise bytes")
+        if tensor.shape[2] != width:
+            raise ValueError("has rows of %d elements, not %d" % (tensor.shape[2], width))
+        if form == 3:  # the values of a block are before all its scales
+            self.strides["token_stride"] = self.given["token_stride"]
 
     def borrow(self, buffer: Buffer) -> None:
         """Take the region of the lease for an output that is not given."""
@@ -186,8 +220,8 @@ class _Arguments:
             if None in sizes:
                 raise ValueError("fallow.kernels.%s: the size of %s does not follow from the parameters: give the tensor"
                                  % (self.module.name, buffer.name))
-            word, first = DTYPES[self.dtype(buffer)], self.given[next(iter(self.tensors))]
-            self.given[buffer.name] = (lease.torch if is_torch(first) else lease.tensor)(buffer.name, sizes, word)
+            word, torch = DTYPES[self.dtype(buffer)], any(is_torch(self.given[name]) for name in self.tensors)
+            self.given[buffer.name] = (lease.torch if torch else lease.tensor)(buffer.name, sizes, word)
             self.tensors[buffer.name] = read_tensor(self.given[buffer.name])
 
     def check(self, buffer: Buffer) -> None:
@@ -204,8 +238,12 @@ class _Arguments:
             except ValueError as error:
                 raise ValueError("%s: it must be %s" % (error, " or ".join(
                     "[%s]" % ", ".join(names) for names in buffer.shapes))) from None
+        if buffer.direction and tensor.read_only:
+            raise ValueError("is read-only")
         for name, stride in zip(buffer.strides, strides_of(tensor, buffer.strides)):
             self.strides[name] = stride if self.strides[name] is None else self.strides[name]
+        if self.module.name == "gather_kv" and buffer.name == "cache":
+            self.check_cache(tensor)
 
     def pack(self, form: struct.Struct) -> bytes:
         values = [form.size]
@@ -242,12 +280,14 @@ def _python_name(name: str) -> str:
 
 _FUNCTION = """
 def {name}({inputs}, *, {options}, stream=None, lease=None):
-    key = None
+    key = packed = None
     try:
         key = ({key}, lease)
         handle, numbers, device, current = plans[key]
         packed = head({size}, {addresses}) + numbers
     except (AttributeError, KeyError, TypeError):
+        pass
+    if packed is None:
         return prepare(key, {given}, stream, lease)
     status = function(handle, packed, current(device) if stream is None else stream_handle(stream))
     if status:
@@ -302,10 +342,15 @@ def _make(module: Module) -> Callable[..., Any]:
         device = tensors[first].device if first else 0
         if stream is None:
             stream = current_stream(given[first], device) if first else 0
-        status = function(_handle(device), packed, stream_handle(stream))
+        stream = stream_handle(stream)
+        for name in tensors:
+            if isinstance(given[name], View):
+                given[name].require_stream(stream)
+        status = function(_handle(device), packed, stream)
         if status:
             refuse(status)
-        if key is not None and lease is None and all(is_torch(given[name]) for name in tensors):
+        is_plain = all(isinstance(given[name], (int, float, str, type(None))) for name in names[len(module.buffers):])
+        if key is not None and lease is None and is_plain and all(is_torch(given[name]) for name in tensors):
             if len(plans) >= _MOST_PLANS:
                 plans.clear()
             plans[key] = (_handle(device), packed[8 + 8 * len(module.buffers):], device,
