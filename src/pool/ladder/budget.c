@@ -162,16 +162,21 @@ static uint64_t growth_size(const struct flw_climb *climb)
 }
 
 /* Return the size of new handles. One small block keeps its handle in place, so the size follows the growth, and is a
- * small part of a pool that has much memory beside the request. Memory first makes smaller ones, since it moves handles
- * often. */
+ * small part of a pool that has much memory beside the request. Memory first makes them by the size of the pool, since
+ * it moves handles often. */
 #define GROWTH_SHARE 8
 #define POOL_SHARE   128
 
 static uint64_t handle_size(const struct flw_climb *climb, uint64_t growth, uint64_t ahead_bytes)
 {
     uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
-    if (climb->pool->config.economy == FALLOW_MEMORY_FIRST) {
-        return reserved + climb->need_bytes <= FLW_SMALL_POOL_BYTES ? 0 : growth;
+    bool is_small = reserved + climb->need_bytes <= FLW_SMALL_POOL_BYTES;
+    bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
+    if (is_small && (is_tight || is_limited(climb))) {
+        return 0; /* a few larger ones could pin all that the pool may hold beyond its need */
+    }
+    if (is_tight) {
+        return growth;
     }
     uint64_t wanted = flw_max(climb->need_bytes, ahead_bytes) / GROWTH_SHARE;
     wanted = reserved > climb->need_bytes / 4 ? flw_min(wanted, reserved / POOL_SHARE) : wanted;
