@@ -76,17 +76,19 @@ typedef struct fallow_capture fallow_capture;
 /** How much idle memory a pool may hold. */
 typedef enum fallow_economy {
     /** Prefer growth to a wait, and to driver calls in a repeating step. P is the peak of memory in
-     *  live blocks since the pool was created (peak_live_bytes, if never reset). The bounds hold if
-     *  the page source is handles and no capture holds memory:
-     *  - One stream: at most 1.16 P + 16 MiB; up to 1.3 P if most memory is in blocks of 64 KiB to
-     *    1 MiB with partly filled slabs, or if sizes change between KiB and a sixteenth of P.
+     *  live blocks since the pool was created (peak_live_bytes, if never reset). The bounds hold for
+     *  the loads of property.steady_passes, streams_figures and held_bounds, if the page source is
+     *  handles and no capture holds memory:
+     *  - One stream: at most 1.16 P + 16 MiB; up to 1.3 P + 16 MiB if most memory is in blocks of
+     *    64 KiB to 1 MiB with partly filled slabs, or if sizes change between KiB and a sixteenth
+     *    of P or more.
      *  - Several streams: at most 1.45 P + 16 MiB + 256 MiB (on a device below 64 GiB: a 256th of
      *    the device instead of 256 MiB). Beyond that the stream that takes memory waits; the host
      *    waits only if memory must be moved. */
     FALLOW_BALANCED = 0,
     /** Hold as little as possible: at most 1.05 P + 16 MiB, with three or more streams 1.10 P +
-     *  16 MiB; up to 1.15 P if sizes are as in the exceptions above. The test property.held_bounds
-     *  measures these loads. Streams wait, and the host waits if memory must be moved. */
+     *  16 MiB; up to 1.15 P + 16 MiB if sizes are as in the exceptions above. Streams wait, and the
+     *  host waits if memory must be moved. */
     FALLOW_MEMORY_FIRST = 1,
     /** Grow up to the limit rather than wait: below the limit neither the host nor a stream waits. */
     FALLOW_SPEED_FIRST = 2

@@ -60,7 +60,7 @@ print("wheel: %d files, %d KiB; libraries %s" % (len(names), size >> 10, " ".joi
 assert not any(stat.S_ISLNK(mode) for mode in modes.values()), "links"
 info, man = r"fallow-[0-9.]+\.dist-info/", r"fallow-[0-9.]+\.data/data/share/man/man1/"
 others = [name for name in names if not re.fullmatch(
-    r"fallow/[\w/]+\.py|fallow/py\.typed|\w+\.pth|fallow/lib/[a-z-]+\.so(\.\d+\.\d+)?|fallow/bin/fallow|%sfallow[a-z-]*\.1|%s.*" % (man, info), name)]
+    r"fallow/[\w/]+\.py|fallow/py\.typed|fallow/include/fallow/\w+\.h|\w+\.pth|fallow/lib/[a-z-]+\.so(\.\d+\.\d+)?|fallow/bin/fallow|%sfallow[a-z-]*\.1|%s.*" % (man, info), name)]
 assert not others, others
 assert len(libraries) == len(set(libraries)), "a library twice"
 assert {"fallow", "fallow-kernels", "fallow-preload", "fallow-simcuda"} <= set(libraries), libraries

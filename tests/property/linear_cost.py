@@ -41,7 +41,7 @@ def main(fallow):
         print("no valgrind: nothing counted")
         return 77
     reads = [MEGABYTE // 2, MEGABYTE, 2 * MEGABYTE]
-    counts = [2000, 4000, 8000]
+    counts = [4000, 8000, 16000]
     ways = [
         (f"trace info of a snapshot, frames {how}", reads, ["trace", "info"], ".pickle",
          lambda size, path, how=how: make_snapshot(size, how, path))

@@ -70,6 +70,19 @@ static void lease_once(struct field *field, const fallow_layout *layout, CUstrea
            "a lease is refused");
 }
 
+static void check_places(struct field *field)
+{
+    const fallow_region regions[] = {{.name = "one", .size_bytes = 4096},
+                                     {.name = "two", .size_bytes = 4096}};
+    fallow_layout *layout = layout_of(regions, 2);
+    fallow_region region;
+    size_t one = 0, two = 0;
+    must(fallow_layout_region(layout, 0, &region, &one) == FALLOW_OK);
+    must(fallow_layout_region(layout, 1, &region, &two) == FALLOW_OK);
+    expect(field, one + 4096 <= two || two + 4096 <= one, "regions share bytes");
+    fallow_layout_destroy(layout);
+}
+
 static void check_binding(struct field *field)
 {
     fallow_region region = {.name = "kept", .size_bytes = 512, .flags = FALLOW_REGION_PERSISTENT};
@@ -179,7 +192,8 @@ int flw_mutant_arena_scenarios(void)
          fallow_arena_create(field.pool, NULL, &field.arena) == FALLOW_OK &&
          field.sim.cu.cuStreamCreate(&field.stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
          field.sim.cu.cuStreamCreate(&field.other, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-    void (*const checks[])(struct field * field) = {check_binding, check_zones, check_capture};
+    void (*const checks[])(struct field * field) = {check_places, check_binding, check_zones,
+                                                    check_capture};
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !field.is_wrong; i++) {
         checks[i](&field);
     }

@@ -96,8 +96,8 @@ uint64_t flw_climb_loose_budget(const struct flw_climb *climb)
     return climb->peak_bytes + climb->peak_bytes * per_cent / 100 + 16 * FLW_MIB;
 }
 
-/* A limit that somebody set is to be used up: then no handle is larger than this. A small device is, too: it has
- * room for so many. */
+/* A limit that somebody set is to be used up: then no handle is larger than LIMITED_HANDLE_BYTES. On a small device,
+ * too, which has room for DEVICE_HANDLES of the usual size; HANDLE_MOST on any other. */
 #define LIMITED_HANDLE_BYTES (8 * FLW_MIB)
 #define DEVICE_HANDLES       512
 #define HANDLE_MOST          (64 * FLW_MIB)

@@ -33,7 +33,8 @@ def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _of_dlpack(dtype: tuple[int, int]) -> int | None:
-    return 2 if dtype == (6, 8) else next((code for code, word in enumerate(DTYPES) if code_of(word) == dtype), None)
+    known = [code_of(word) for word in DTYPES]
+    return 2 if dtype == (6, 8) else known.index(dtype) if dtype in known else None
 
 
 def dtype_code(dtype: Any) -> int:
