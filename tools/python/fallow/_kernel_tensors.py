@@ -19,7 +19,7 @@ class Tensor(NamedTuple):
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # in elements
-    dtype: int | None  # a fallow_dtype; None: one that no kernel accepts
+    dtype: int | None  # a fallow_dtype; None: no kernel accepts it
     device: int
     read_only: bool = False
 
@@ -59,7 +59,7 @@ def is_torch(tensor: Any) -> bool:
 
 
 def read_tensor(tensor: Any) -> Tensor:
-    """Return the memory of a tensor. TypeError: it is none that is on a device."""
+    """Return the memory of a tensor. TypeError: it is not on a device."""
     if is_torch(tensor):
         if tensor.get_device() < 0:
             raise TypeError("fallow.kernels: a tensor of PyTorch is not on a GPU")
