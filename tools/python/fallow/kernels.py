@@ -5,7 +5,7 @@
     kernels.silu_and_mul(gate_up, out=activated)
     kernels.cu_seqlens(lengths, cu_seqlens=starts, max_length=longest)
 
-Each function is made from the parameters in fallow/attention.h, mla.h, moe.h and debug_kernels.h, whose comments are
+Each function is made from the parameters in fallow/attention.h, mla.h, moe.h and debug_kernels.h. The comments there are
 its docstring: help(kernels.combine).
 
 inputs   tensors of PyTorch or CuPy, or any object with __cuda_array_interface__ or __dlpack__, in the order of the
@@ -200,7 +200,7 @@ class _Arguments:
         return self.known[buffer.dtype] if isinstance(buffer.dtype, str) else buffer.dtype
 
     def check_cache(self, tensor: Tensor) -> None:
-        """Check the cache of gather_kv, whose type and width follow from the format."""
+        """Check the type and width of gather_kv's cache, which follow from the format."""
         form = self.known["format"]
         width = {2: 656, 3: 132}.get(form, self.known["width"])
         if tensor.dtype != self.known["dtype"] if form == 0 else tensor.dtype is None or _BYTES[tensor.dtype] != 1:
