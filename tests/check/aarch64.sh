@@ -137,7 +137,7 @@ summary() {
 
 # Tests that need tables for all addresses or for 66,000 streams, which do not fit into 11 GiB. With 44 GiB most other
 # tests would take twice the time.
-large_tables='^(unit[.]api_(edges|ranges|source)|property[.]model_fallow)$'
+large_tables='^(unit[.](api|pool_settings)|property[.]model_fallow)$'
 
 test_wheel() {
     rm -rf "$build/wheel"
@@ -151,7 +151,7 @@ test_wheel() {
 
 # Many ARM servers have pages of 64 KiB. An emulator of these on a machine of 4 KiB starts no program that has
 # jemalloc in it, and newer versions have no such mode.
-large_pages='^(unit[.](api|api_lookup|api_share|api_sleep|arena_lease|arena_persist|stats_file|heap|heap_edges|page_map|publish|recorder|run_cache|simcuda|simcuda_memory)|stress[.](faults|one_thread|quiescence_pool_3|sleeps))$'
+large_pages='^(unit[.](pool_(calls|memory|sharing|sleep)|arena_lease|arena_persist|stats_file|heap|heap_edges|page_map|publish|recorder|run_cache|simcuda|simcuda_memory)|stress[.](faults|one_thread|quiescence_pool_3|sleeps))$'
 
 test_large_pages() {
     local emulator

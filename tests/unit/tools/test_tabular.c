@@ -122,6 +122,7 @@ static void expect(const char *columns, const char *locale, const char *what, co
     send(columns, locale, what);
     assert_string_equal(text, want);
     free(text);
+    text = NULL;
 }
 
 TEST(a_long_line_goes_on_in_the_next)
