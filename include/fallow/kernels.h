@@ -116,7 +116,7 @@ static inline void fallow_workspace_need_init(fallow_workspace_need *need)
  * Prepare the kernels for a context. Loads none: a program pays only for kernels that it launches.
  *
  *  pool         its driver and context are used; NULL: the calling thread's current context and the process's
- *               libcuda.so.1, for a program whose memory is another allocator's.
+ *               libcuda.so.1, for a program that allocates elsewhere.
  *
  * Ownership   the caller owns *out_kernels until destroy; the pool, or the context, must outlive it.
  * Errors      INVALID_ARGUMENT, INVALID_POOL, NOT_FOUND (pool NULL: no libcuda.so.1, or no context is

@@ -116,7 +116,8 @@ static CUresult add_module(CUmodule *out, const unsigned char *image, size_t lim
     return CUDA_SUCCESS;
 }
 
-/* Return the file's bytes, `*limit` of them, and a terminator; NULL: it cannot be read. */
+/* Return the contents of a file with a terminating 0, and store their number in *limit. NULL: the file cannot be
+ * read. */
 static unsigned char *read_file(const char *path, size_t *limit)
 {
     FILE *file = fopen(path, "re");
@@ -178,7 +179,7 @@ void flw_module_finish_all(void)
     }
 }
 
-/* `limit`: bytes of the image that may be read; SIZE_MAX: it is the program's, as long as it says. */
+/* Load an image of at most `limit` bytes; SIZE_MAX: its header gives the size. */
 static CUresult load(CUmodule *out, const void *image, size_t limit, unsigned needs)
 {
     FLW_CALL(cuModuleLoadData, needs);

@@ -27,7 +27,8 @@ enum flw_work_kind {
     FLW_WORK_WAIT
 };
 
-/* Of cuStreamAddCallback: unlike a host function it also runs after a sticky error, which it gets. */
+/* A callback of cuStreamAddCallback. Unlike a host function, it runs after a sticky error too; its status is then
+ * that error. */
 struct flw_callback {
     CUstreamCallback function;
     CUstream stream;
@@ -163,7 +164,7 @@ bool flw_order_is_done(const struct flw_position *position);
 /* The same, without an observation by the host. */
 void flw_order_run_until(struct flw_thread *thread, const struct flw_position *position);
 void flw_order_wait(struct flw_thread *thread, const struct flw_position *position);
-/* Submit an operation and, if `waits`, wait for it, unless it was captured. */
+/* Submit an operation. If `waits` is set and the stream is not being captured, wait for it too. */
 CUresult flw_order_give(struct flw_call *call, struct flw_stream *stream, struct flw_work *work,
                         bool waits);
 void flw_order_wait_context(struct flw_thread *thread, struct flw_context *context);

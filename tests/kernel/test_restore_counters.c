@@ -54,7 +54,7 @@ static struct fixture *make(struct flw_bed *bed, int32_t consumers, int32_t coun
     return fixture;
 }
 
-/* Counters of the consumers are 0, and words between them as they were. */
+/* Check that all counters are 0, that `restored` counts those that were not, and that nothing else has changed. */
 static void compare(struct fixture *fixture)
 {
     int32_t *want = flw_bed_memory(fixture->call.bed, left_bytes(fixture));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: bounds on the memory that a pool holds, and on the driver calls of a first large block, on loads whose sizes
- * change and whose work completes at once. The simulated device counts the memory held and checks every access; the
+ * Owns: bounds on the memory that a pool holds, and on the driver calls of a first large block, on loads
+ * with changing sizes, where work completes at once. The simulated device counts the memory held and checks every access; the
  * test counts the live blocks, with sizes rounded as documented. A bound is in thousandths of the peak of live bytes,
  * beside 16 MiB.
  *

@@ -474,11 +474,10 @@ static void fence_own(struct flw_climb *climb)
     }
 }
 
-/* A pool is in its steady state when it has allocated as many blocks since its peak last rose as before. What
- * it does repeats, then, and so would every move: balanced rather grows, ahead too, until there is
- * room for all of it at once. And nothing is made ready for a next growth. (Replacing one of 48 to
- * 96 blocks of 512 B to 64 MiB at random, which does not repeat, takes an eighth of the driver
- * calls so, too.) */
+/* A pool is in its steady state when it has allocated as many blocks since its peak last rose as before. The program
+ * then repeats itself, and every move of memory would be repeated. So a balanced pool grows instead, also in advance,
+ * until there is room for all blocks, and prepares no further growth. (This also cuts the driver calls to an eighth if
+ * one of 48 to 96 blocks of 512 B to 64 MiB is replaced at random, which does not repeat.) */
 static bool is_steady(struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;

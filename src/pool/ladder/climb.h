@@ -148,9 +148,9 @@ bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes);
 bool flw_climb_move_finished(struct flw_climb *climb);
 /* calls. To the limit. */
 bool flw_climb_grow_to_limit(struct flw_climb *climb);
-/* takes the heap lock. May what idles go back to the driver for what is needed, which it was not asked for, or
- * has no memory for? Not where it would refuse that: what idled would not come again. A climb that skips the
- * back-off tries it all the same, before ever more have gone without (heap/refusal.h). */
+/* True if idle memory may be released to the driver in exchange for the memory that is needed: the driver was not
+ * asked for it, or has too little. False if the driver would refuse: the released memory would then be lost to the pool.
+ * A climb that skips the back-off may try once more, as often as heap/refusal.h permits. Takes the heap lock. */
 bool flw_climb_may_exchange(struct flw_climb *climb);
 bool flw_stage_grow(struct flw_climb *climb);
 /* Without more memory the request fails from here on, or waits. */

@@ -4,8 +4,8 @@
  * and index are immutable from begin on; everything else under the pool's heap lock.
  *
  * A capture has a place in the table of captures (base/handles.h). Holders of the handle enter as
- * visitors. A captured stream and a domain of the capture have the index. Under the heap lock,
- * the index belongs to that capture as long as one of them has it. */
+ * visitors. Captured streams and domains of the capture store the index. It belongs to this
+ * capture until none of them stores it; the heap lock guards that. */
 #ifndef FLW_POOL_CAPTURE_H
 #define FLW_POOL_CAPTURE_H
 

@@ -76,7 +76,7 @@ struct script {
 #define SCRIPT_VARIABLES 12
 #define SCRIPT_MARKS     32
 
-/* The test that runs, its variables and marks. */
+/* The running test with its variables and marks. */
 struct script_runner {
     const char *file;
     int line;

@@ -94,7 +94,7 @@ const char *flw_input_place(const char *path)
     return strcmp(path, "-") == 0 ? "/dev/stdin" : path;
 }
 
-/* Identify a file: by itself, or, before it exists, by its folder and name. */
+/* Identify a file. One that does not exist yet is identified by its folder and name. */
 static bool find_place(const char *path, struct stat *about, const char **out_name)
 {
     char folder[PATH_MAX];
